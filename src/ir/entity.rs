@@ -151,7 +151,7 @@ impl<Id: EntityId, T> IndexMut<Id> for Arena<Id, T> {
 }
 
 /// A value per entity of an arena: a fact about each.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct SideTable<Id, T> {
     values: Vec<T>,
     id: PhantomData<fn(Id)>,
@@ -173,6 +173,32 @@ impl<Id: EntityId, T> SideTable<Id, T> {
         std::iter::repeat_with(value).take(n).collect()
     }
 
+    /// Puts other values in the place of all; the memory stays.
+    pub fn refill(&mut self, values: impl IntoIterator<Item = T>) {
+        self.values.clear();
+        self.values.extend(values);
+    }
+
+    /// Makes it a table of `n` entities: drops what there is more of, makes what there is less of.
+    pub fn resize_with(&mut self, n: usize, value: impl FnMut() -> T) {
+        self.values.resize_with(n, value);
+    }
+
+    /// Every name, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = Id> + ExactSizeIterator + use<Id, T> {
+        (0..self.values.len()).map(Id::new)
+    }
+
+    /// Every value, in order.
+    pub fn values(&self) -> std::slice::Iter<'_, T> {
+        self.values.iter()
+    }
+
+    /// Every value, in order, to change it.
+    pub fn values_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.values.iter_mut()
+    }
+
     /// Gives every entity that value.
     pub fn fill(&mut self, value: T)
     where
@@ -185,6 +211,16 @@ impl<Id: EntityId, T> SideTable<Id, T> {
 impl<Id, T> FromIterator<T> for SideTable<Id, T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         SideTable { values: values.into_iter().collect(), id: PhantomData }
+    }
+}
+
+impl<Id, T: Clone> Clone for SideTable<Id, T> {
+    fn clone(&self) -> Self {
+        SideTable { values: self.values.clone(), id: PhantomData }
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.values.clone_from(&other.values);
     }
 }
 

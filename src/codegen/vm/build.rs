@@ -6,12 +6,13 @@
 
 use super::isa::Isa;
 use super::nodes::{Nodes, What};
-use super::plan::{Fold, Line, Location, Pass, PlaceId, Plan, RowRead, Shape, Step};
+use super::plan::{AccessId, BufferId, Fold, FoldId, Line, Location, Pass, PlaceId, Plan, RowRead, Shape, Step};
 use super::routine::BLOCK;
 use super::{folds, moves, pairs, table};
 use crate::codegen::Class;
 use crate::codegen::kernel::{Kind, Level, Source};
-use crate::ir::scalar::{Lit, Prim};
+use crate::ir::SideTable;
+use crate::ir::scalar::{Lit, Prim, Reg};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
@@ -34,16 +35,17 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
         isa,
         nodes,
         plan: Plan::default(),
-        shared: vec![None; n],
-        local: vec![None; n],
-        buffers: vec![None; n],
-        is_expensive: nodes.costs().into_iter().map(|cost| keep == Keep::Expensive && cost >= EXPENSIVE).collect(),
+        shared: SideTable::with_len(n, || None),
+        local: SideTable::with_len(n, || None),
+        buffers: SideTable::with_len(n, || None),
+        is_expensive: nodes.costs().values().map(|&cost| keep == Keep::Expensive && cost >= EXPENSIVE).collect(),
         free: [const { Vec::new() }; 9],
     };
     builder.plan.iotas = nodes.kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect();
-    builder.plan.zeros = builder.constant(Lit::i64(0));
+    let zeros = builder.constant(Lit::i64(0));
+    assert_eq!(zeros, Plan::ZEROS, "zeros are the first place of a plan");
     builder.shared_places();
-    let n_passes = nodes.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
+    let n_passes = nodes.nodes.entities().map(|node| node.pass).max().unwrap_or(0) + 1;
     let mut passes: Vec<Pass> = (0..n_passes).map(|_| Pass::default()).collect();
     // Later passes determine what earlier ones keep.
     let lists: Vec<Needs> = {
@@ -78,11 +80,11 @@ fn drop_unread_repeats(passes: &mut [Pass]) {
 /// What one pass computes per tile.
 struct Needs {
     /// Full values, in order, and whether they come from the row buffer.
-    values: Vec<(usize, Origin)>,
+    values: Vec<(Reg, Origin)>,
     /// Outputs that are stored.
     outputs: Vec<usize>,
     /// Folds that are updated.
-    folds: Vec<usize>,
+    folds: Vec<FoldId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,21 +98,20 @@ struct Builder<'a> {
     nodes: &'a Nodes<'a>,
     plan: Plan,
     /// Places that all lists share: literals, row values, splats.
-    shared: Vec<Option<PlaceId>>,
+    shared: SideTable<Reg, Option<PlaceId>>,
     /// Places of the current list.
-    local: Vec<Option<PlaceId>>,
+    local: SideTable<Reg, Option<PlaceId>>,
     /// Row buffers.
-    buffers: Vec<Option<u16>>,
+    buffers: SideTable<Reg, Option<BufferId>>,
     /// Whether a value is worth keeping.
-    is_expensive: Vec<bool>,
+    is_expensive: SideTable<Reg, bool>,
     /// Free tiles by element size.
     free: [Vec<usize>; 9],
 }
 
 impl Builder<'_> {
     fn place(&mut self, location: Location, shape: Shape) -> PlaceId {
-        self.plan.locations.push((location, shape));
-        PlaceId::try_from(self.plan.locations.len() - 1).expect("a kernel has fewer values than 65536")
+        self.plan.locations.push((location, shape))
     }
 
     fn constant(&mut self, lit: Lit) -> PlaceId {
@@ -142,22 +143,22 @@ impl Builder<'_> {
     /// Allocates the places of literals, folds, row values and splats, and declares the folds.
     fn shared_places(&mut self) {
         let nodes = self.nodes;
-        for (index, node) in nodes.nodes.iter().enumerate() {
+        for (reg, node) in nodes.nodes.iter() {
             let size = node.ty.size();
-            self.shared[index] = match (node.what, node.shape) {
+            self.shared[reg] = match (node.what, node.shape) {
                 (What::Fused, _) => None,
                 (What::Lit(lit), _) => Some(self.constant(lit)),
                 (What::Fold(_), Shape::Tile) => Some(self.place(Location::Moving, Shape::Tile)),
                 (_, Shape::Splat) => Some(self.block(size)),
-                (_, Shape::Tile) if node.level == Level::Row && nodes.is_in_place_load(index) => {
+                (_, Shape::Tile) if node.level == Level::Row && nodes.is_in_place_load(reg) => {
                     Some(self.place(Location::Moving, Shape::Tile))
                 }
                 (_, Shape::Tile) if node.level == Level::Row => Some(self.tile(size)),
                 (_, Shape::Tile) => None,
             };
-            if let (What::Fold(_), Kind::Fold(combine)) = (node.what, nodes.kernel.insts[index].kind) {
+            if let (What::Fold(_), Kind::Fold(combine)) = (node.what, nodes.kernel.inst(reg).kind) {
                 let ty = nodes.nodes[node.args[0]].ty;
-                let result = self.shared[index].expect("a fold has a place");
+                let result = self.shared[reg].expect("a fold has a place");
                 let routines = folds::routines(self.isa, combine, ty);
                 self.plan.folds.push(Fold { combine, ty, routines, result });
             }
@@ -168,35 +169,34 @@ impl Builder<'_> {
     fn needs(&mut self, pass: usize) -> Needs {
         let nodes = self.nodes;
         let is_here =
-            |&(_, node): &(usize, &super::nodes::Node)| matches!(node.what, What::Fold(_)) && node.pass == pass + 1;
-        let fold_nodes: SmallVec<[usize; 4]> = nodes.nodes.iter().enumerate().filter(is_here).map(|(i, _)| i).collect();
+            |&(_, node): &(Reg, &super::nodes::Node)| matches!(node.what, What::Fold(_)) && node.pass == pass + 1;
+        let fold_nodes: SmallVec<[Reg; 4]> = nodes.nodes.iter().filter(is_here).map(|(reg, _)| reg).collect();
         let is_stored = |output: &usize| {
             let value = &nodes.nodes[nodes.stores[*output].value];
             value.pass == pass && (value.level == Level::Full || !nodes.has_folds)
         };
         let outputs: Vec<usize> = (0..nodes.stores.len()).filter(is_stored).collect();
-        let kept = (0..nodes.nodes.len()).filter(|&i| self.buffers[i].is_some() && nodes.nodes[i].pass == pass);
-        let mut work: Vec<usize> = kept.collect();
+        let kept = nodes.nodes.ids().filter(|&reg| self.buffers[reg].is_some() && nodes.nodes[reg].pass == pass);
+        let mut work: Vec<Reg> = kept.collect();
         work.extend(fold_nodes.iter().flat_map(|&fold| &nodes.nodes[fold].args));
         work.extend(outputs.iter().map(|&output| nodes.stores[output].value));
-        let mut origins: Vec<Option<Origin>> = vec![None; nodes.nodes.len()];
-        while let Some(index) = work.pop() {
-            let node = &nodes.nodes[index];
-            if node.level == Level::Row || origins[index].is_some() {
+        let mut origins: SideTable<Reg, Option<Origin>> = SideTable::with_len(nodes.nodes.len(), || None);
+        while let Some(reg) = work.pop() {
+            let node = &nodes.nodes[reg];
+            if node.level == Level::Row || origins[reg].is_some() {
                 continue;
             }
-            if node.pass < pass && node.shape == Shape::Tile && self.is_expensive[index] {
-                origins[index] = Some(Origin::Buffer);
-                if self.buffers[index].is_none() {
-                    self.buffers[index] = Some(self.plan.buffers.len() as u16);
-                    self.plan.buffers.push(node.ty.size());
+            if node.pass < pass && node.shape == Shape::Tile && self.is_expensive[reg] {
+                origins[reg] = Some(Origin::Buffer);
+                if self.buffers[reg].is_none() {
+                    self.buffers[reg] = Some(self.plan.buffers.push(node.ty.size()));
                 }
                 continue;
             }
-            origins[index] = Some(Origin::Computed);
+            origins[reg] = Some(Origin::Computed);
             work.extend(&node.args);
         }
-        let values = origins.iter().enumerate().filter_map(|(index, origin)| Some((index, (*origin)?))).collect();
+        let values = nodes.nodes.ids().filter_map(|reg| Some((reg, origins[reg]?))).collect();
         let folds = fold_nodes.iter().map(|&node| match nodes.nodes[node].what {
             What::Fold(fold) => fold,
             _ => unreachable!("filtered above"),
@@ -206,7 +206,7 @@ impl Builder<'_> {
 
     fn row_steps(&mut self, index: usize, pass: &mut Pass) {
         let nodes = self.nodes;
-        for (reg, node) in nodes.nodes.iter().enumerate() {
+        for (reg, node) in nodes.nodes.iter() {
             let is_step = !matches!(node.what, What::Lit(_) | What::Fold(_) | What::Fused);
             if node.level == Level::Row && node.pass == index && is_step {
                 let dst = self.shared[reg].expect("a row value has a place");
@@ -217,7 +217,7 @@ impl Builder<'_> {
             let value = &nodes.nodes[store.value];
             if nodes.has_folds && value.level == Level::Row && value.pass == index {
                 let writer = moves::scatter(nodes.kernel.outputs[output].dtype);
-                let access = (nodes.kernel.operands.len() + output) as u16;
+                let access = nodes.output_access(output);
                 pass.stores.push(Step::ScatterRow { writer, src: self.of(store.value), access });
             }
         }
@@ -227,7 +227,7 @@ impl Builder<'_> {
         let nodes = self.nodes;
         self.local.fill(None);
         // The position of a value's last use, and where stores and folds go.
-        let position = |reg: usize| needs.values.iter().position(|&(value, _)| value == reg);
+        let position = |reg: Reg| needs.values.iter().position(|&(value, _)| value == reg);
         let mut last: Vec<usize> = (0..needs.values.len()).collect();
         for (at, &(reg, origin)) in needs.values.iter().enumerate() {
             if origin == Origin::Computed {
@@ -239,7 +239,7 @@ impl Builder<'_> {
             }
         }
         let end = needs.values.len();
-        let fold_args: Vec<&[usize]> = needs.folds.iter().map(|&fold| nodes.fold_args(fold)).collect();
+        let fold_args: Vec<&[Reg]> = needs.folds.iter().map(|&fold| nodes.fold_args(fold)).collect();
         let mut fold_at: Vec<usize> = Vec::new();
         for args in &fold_args {
             let at = args.iter().filter_map(|&arg| position(arg)).max();
@@ -265,7 +265,7 @@ impl Builder<'_> {
             {
                 let value = self.of(args[0]);
                 let index = args.get(1).map_or(value, |&arg| self.of(arg));
-                pass.tile.push(Step::Fold { fold: fold as u16, value, index });
+                pass.tile.push(Step::Fold { fold, value, index });
             }
             for (dead, _) in last.iter().enumerate().filter(|&(_, &last)| last == at) {
                 self.release(needs.values[dead].0);
@@ -275,20 +275,20 @@ impl Builder<'_> {
     }
 
     /// The place of a value in the current list.
-    fn of(&self, reg: usize) -> PlaceId {
+    fn of(&self, reg: Reg) -> PlaceId {
         self.local[reg].or(self.shared[reg]).expect("operands precede users and are in the list")
     }
 
-    fn release(&mut self, reg: usize) {
+    fn release(&mut self, reg: Reg) {
         if let Some(place) = self.local[reg]
-            && let (Location::Tile(at), _) = self.plan.locations[place as usize]
+            && let (Location::Tile(at), _) = self.plan.locations[place]
         {
             self.free[self.nodes.nodes[reg].ty.size()].push(at);
         }
     }
 
     /// Whether a value can be computed directly into an output.
-    fn is_direct(&self, reg: usize, output: usize) -> bool {
+    fn is_direct(&self, reg: Reg, output: usize) -> bool {
         let (node, dtype) = (&self.nodes.nodes[reg], self.nodes.kernel.outputs[output].dtype);
         node.shape == Shape::Tile
             && self.buffers[reg].is_none()
@@ -299,7 +299,7 @@ impl Builder<'_> {
     }
 
     /// Adds the steps that compute a full value.
-    fn value(&mut self, pass: usize, reg: usize, origin: Origin, direct: Option<usize>, steps: &mut Vec<Step>) {
+    fn value(&mut self, pass: usize, reg: Reg, origin: Origin, direct: Option<usize>, steps: &mut Vec<Step>) {
         let node = &self.nodes.nodes[reg];
         if node.shape == Shape::Splat {
             let dst = self.of(reg);
@@ -314,7 +314,7 @@ impl Builder<'_> {
         if let Some(buffer) = keep {
             steps.push(Step::Keep { place, buffer });
         } else if let Some(output) = direct {
-            steps.push(Step::Direct { place, access: (self.nodes.kernel.operands.len() + output) as u16 });
+            steps.push(Step::Direct { place, access: self.nodes.output_access(output) });
         }
         if origin == Origin::Computed {
             self.compute(reg, place, steps);
@@ -322,12 +322,12 @@ impl Builder<'_> {
     }
 
     /// Adds the step that computes a value into a place.
-    fn compute(&mut self, reg: usize, dst: PlaceId, steps: &mut Vec<Step>) {
+    fn compute(&mut self, reg: Reg, dst: PlaceId, steps: &mut Vec<Step>) {
         let nodes = self.nodes;
         let node = &nodes.nodes[reg];
         let routine = match node.what {
             What::Load(slot) => {
-                let (access, level) = (slot as u16, node.level);
+                let (access, level) = (AccessId::new(slot), node.level);
                 steps.push(match self.row_read(slot, node.level, node.shape) {
                     RowRead::InPlace => Step::InPlace { place: dst, access, level },
                     RowRead::Widen(routine) => Step::Widen { routine, dst, access, level },
@@ -336,7 +336,7 @@ impl Builder<'_> {
                 return self.repeat(reg, dst, steps);
             }
             What::Gather(slot) => {
-                let (access, level, index) = (slot as u16, node.level, self.of(node.args[0]));
+                let (access, level, index) = (AccessId::new(slot), node.level, self.of(node.args[0]));
                 let operand = &nodes.kernel.operands[slot];
                 steps.push(if nodes.nodes[node.args[0]].shape == Shape::Splat {
                     let size = node.ty.size() as u8;
@@ -363,7 +363,7 @@ impl Builder<'_> {
         };
         let mut places: SmallVec<[PlaceId; 3]> = node.args.iter().map(|&arg| self.of(arg)).collect();
         places.resize(3, places[0]);
-        let whole = places.iter().chain([&dst]).all(|&place| self.plan.locations[place as usize].0 != Location::Moving);
+        let whole = places.iter().chain([&dst]).all(|&place| self.plan.locations[place].0 != Location::Moving);
         steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape: node.shape, whole });
         if !whole {
             self.repeat(reg, dst, steps);
@@ -371,8 +371,8 @@ impl Builder<'_> {
     }
 
     /// Adds the step that fills the last block of a value's tile, if it is in scratch memory.
-    fn repeat(&self, reg: usize, place: PlaceId, steps: &mut Vec<Step>) {
-        if let (Location::Tile(_), Shape::Tile) = self.plan.locations[place as usize] {
+    fn repeat(&self, reg: Reg, place: PlaceId, steps: &mut Vec<Step>) {
+        if let (Location::Tile(_), Shape::Tile) = self.plan.locations[place] {
             steps.push(Step::Repeat { repeater: moves::repeater(self.nodes.nodes[reg].ty.size()), place });
         }
     }
@@ -394,7 +394,7 @@ impl Builder<'_> {
     fn store(&mut self, output: usize, steps: &mut Vec<Step>) {
         let nodes = self.nodes;
         let (store, dtype) = (nodes.stores[output], nodes.kernel.outputs[output].dtype);
-        let (src, access) = (self.of(store.value), (nodes.kernel.operands.len() + output) as u16);
+        let (src, access) = (self.of(store.value), nodes.output_access(output));
         steps.push(if nodes.is_contiguous_output(output) {
             let rounding = moves::round_and_narrow(self.isa, dtype).filter(|_| store.rounds);
             Step::Store { routine: rounding.unwrap_or_else(|| moves::narrow(self.isa, dtype)), src, access }
@@ -405,9 +405,14 @@ impl Builder<'_> {
 }
 
 impl Nodes<'_> {
+    /// The access of an output.
+    fn output_access(&self, output: usize) -> AccessId {
+        AccessId::new(self.kernel.operands.len() + output)
+    }
+
     /// Whether a node is a load (or a gather of whole rows) whose tile is the operand's own memory.
-    fn is_in_place_load(&self, index: usize) -> bool {
-        let node = &self.nodes[index];
+    fn is_in_place_load(&self, reg: Reg) -> bool {
+        let node = &self.nodes[reg];
         match node.what {
             What::Load(slot) => self.is_in_place(slot, node.level),
             What::Gather(slot) => self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat,
@@ -416,8 +421,8 @@ impl Nodes<'_> {
     }
 
     /// The values of a fold.
-    fn fold_args(&self, fold: usize) -> &[usize] {
-        let node = self.nodes.iter().find(|node| node.what == What::Fold(fold)).expect("the fold exists");
+    fn fold_args(&self, fold: FoldId) -> &[Reg] {
+        let node = self.nodes.entities().find(|node| node.what == What::Fold(fold)).expect("the fold exists");
         &node.args
     }
 }

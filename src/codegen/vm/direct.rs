@@ -88,16 +88,14 @@ impl Direct {
                     let Some(Source::Element(reader, access)) = held(&sources, arg) else { return None };
                     sources.push((dst, Source::Computed(reader, access, routine)));
                 }
-                Step::Read { reader, dst, access, level: Level::Full, shape: Shape::Splat }
-                    if !plan.iotas[access as usize] =>
-                {
+                Step::Read { reader, dst, access, level: Level::Full, shape: Shape::Splat } if !plan.iotas[access] => {
                     sources.push((dst, Source::Element(reader, access)));
                 }
                 Step::Direct { place, access } if place == *dst => output = Some(access),
                 _ => return None,
             }
         }
-        let source = |&place: &PlaceId| match plan.locations[place as usize].0 {
+        let source = |&place: &PlaceId| match plan.locations[place].0 {
             Location::Constant(at) => Some(Source::Constant(at)),
             Location::Block(_) | Location::Tile(_) | Location::Moving => held(&sources, place),
         };
@@ -107,18 +105,18 @@ impl Direct {
 
     /// The launch of one row of `n` elements, with everything but the pointers precomputed.
     pub(super) fn ready(&self, plan: &Plan, geometry: &Geometry, n: usize) -> PreparedRow {
-        let base = |access: AccessId| match (access as usize).checked_sub(geometry.operands.len()) {
-            None => geometry.operands[access as usize].base,
+        let base = |access: AccessId| match access.index().checked_sub(geometry.operands.len()) {
+            None => geometry.operands[access.index()].base,
             Some(output) => geometry.outputs[output].base,
         };
         let source = |source: Source| (source, source.access().map_or(0, base));
         let size = |source: Source| match source {
-            Source::Memory(access) => geometry.lane_stride(&geometry.operands[access as usize]),
+            Source::Memory(access) => geometry.lane_stride(&geometry.operands[access.index()]),
             Source::Element(..) | Source::Computed(..) | Source::Constant(_) => 0,
         };
         // The routine has as many operands as there are different sources, or takes one twice.
         let first_like = |index: usize| self.sources.iter().position(|other| other.is(&self.sources[index]));
-        let output = self.output as usize - geometry.operands.len();
+        let output = self.output.index() - geometry.operands.len();
         PreparedRow {
             routine: self.routine,
             sources: self.sources.map(source),
@@ -209,7 +207,7 @@ impl PreparedRow {
             }
             let (source, base) = self.sources[index];
             let ptr = source.access().map_or(std::ptr::null_mut(), |access| {
-                pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
+                pointers.operands[access.index()].wrapping_offset(base as isize).cast_mut()
             });
             // SAFETY: the caller vouches for the operands; a block has room for that many elements of any type.
             call.src[index] = unsafe {
@@ -304,7 +302,7 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
 
 /// The address of an access at a lane of a row, and the distance of its lanes.
 fn at(geometry: &Geometry, pointers: Pointers<'_>, access: AccessId, row: usize, lane: usize) -> (*mut u8, usize) {
-    let access = access as usize;
+    let access = access.index();
     let (pointer, access) = match access.checked_sub(geometry.operands.len()) {
         None => (pointers.operands[access].cast_mut(), &geometry.operands[access]),
         Some(output) => (pointers.outputs[output], &geometry.outputs[output]),

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::plan::{Fold, Line, Location, Pass, Plan, Shape};
+use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, Shape};
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
 use crate::codegen::fold::{self, FoldValue};
@@ -62,10 +62,10 @@ impl<'a> Interpreter<'a> {
         self.scratch.keep();
     }
 
-    pub(super) fn access(&self, index: usize) -> &'a Access {
+    pub(super) fn access(&self, access: AccessId) -> &'a Access {
         let n_operands = self.geometry.operands.len();
-        match index.checked_sub(n_operands) {
-            None => &self.geometry.operands[index],
+        match access.index().checked_sub(n_operands) {
+            None => &self.geometry.operands[access.index()],
             Some(output) => &self.geometry.outputs[output],
         }
     }
@@ -83,13 +83,12 @@ impl<'a> Interpreter<'a> {
         let partials = tiles + line(plan.tile_bytes * self.tile);
         let fold_bytes = |size: usize| line(levels * FOLD_LANES * width * size);
         let of_fold = |fold: &Fold| (fold_bytes(fold.ty.size()), if fold.has_index() { fold_bytes(8) } else { 0 });
-        let buffers = partials + plan.folds.iter().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
+        let buffers = partials + plan.folds.entities().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
         let of_buffer = |&size: &usize| line((n_inner * width + BLOCK) * size);
         let scratch = &mut *self.scratch;
-        let base = scratch.reserve(buffers + plan.buffers.iter().map(of_buffer).sum::<usize>());
+        let base = scratch.reserve(buffers + plan.buffers.entities().map(of_buffer).sum::<usize>());
         let constants = plan.constants.as_ptr().cast::<u8>().cast_mut();
-        scratch.places.clear();
-        scratch.places.extend(plan.locations.iter().map(|&(location, shape)| {
+        scratch.places.refill(plan.locations.entities().map(|&(location, shape)| {
             let ptr = match location {
                 Location::Constant(at) => constants.wrapping_add(at),
                 Location::Block(at) => base.wrapping_add(at),
@@ -104,19 +103,15 @@ impl<'a> Interpreter<'a> {
             next += bytes;
             base.wrapping_add(next - bytes)
         };
-        scratch.partials.clear();
-        scratch.partials.extend(plan.folds.iter().map(|fold| {
+        scratch.partials.refill(plan.folds.entities().map(|fold| {
             let (values, indices) = of_fold(fold);
             Partials { acc: take(values), index: take(indices).cast() }
         }));
-        scratch.buffers.clear();
-        scratch.buffers.extend(plan.buffers.iter().map(|size| take(of_buffer(size))));
-        scratch.blocks.resize(plan.folds.len(), Vec::new());
+        scratch.buffers.refill(plan.buffers.entities().map(|size| take(of_buffer(size))));
+        scratch.blocks.resize_with(plan.folds.len(), Vec::new);
         let accesses = geometry.operands.iter().chain(&geometry.outputs);
-        scratch.strides.clear();
-        scratch.strides.extend(accesses.map(|access| geometry.lane_stride(access)));
-        scratch.row.clear();
-        scratch.row.resize(scratch.strides.len(), std::ptr::null_mut());
+        scratch.strides.refill(accesses.map(|access| geometry.lane_stride(access)));
+        scratch.row.refill(scratch.strides.values().map(|_| std::ptr::null_mut()));
         scratch.here.clone_from(&scratch.row);
     }
 
@@ -126,17 +121,17 @@ impl<'a> Interpreter<'a> {
             Lanes::Inner => &self.geometry.rows[..],
             Lanes::Rows => &self.geometry.rows[..self.geometry.rows.len().saturating_sub(1)],
         };
-        for index in 0..self.scratch.row.len() {
-            let access = self.access(index);
-            let pointer = match index.checked_sub(self.geometry.operands.len()) {
+        for id in self.scratch.row.ids() {
+            let access = self.access(id);
+            let pointer = match id.index().checked_sub(self.geometry.operands.len()) {
                 // The base of an iota is a number, not an address.
-                None if self.plan.iotas[index] => std::ptr::null_mut(),
-                None => self.pointers.operands[index].cast_mut(),
+                None if self.plan.iotas[id] => std::ptr::null_mut(),
+                None => self.pointers.operands[id.index()].cast_mut(),
                 Some(output) => self.pointers.outputs[output],
             };
-            let lane_offset = lane.wrapping_mul(self.scratch.strides[index]);
+            let lane_offset = lane.wrapping_mul(self.scratch.strides[id]);
             let offset = (access.base as usize).wrapping_add(offset(loops, &access.rows, outer));
-            self.scratch.row[index] = pointer.wrapping_add(offset.wrapping_add(lane_offset));
+            self.scratch.row[id] = pointer.wrapping_add(offset.wrapping_add(lane_offset));
         }
     }
 
@@ -158,13 +153,13 @@ impl<'a> Interpreter<'a> {
                 }
             }
             if self.geometry.lanes == Lanes::Inner {
-                for &index in &pass.folds {
-                    let fold = &self.plan.folds[index];
-                    let blocks = &self.scratch.blocks[index];
+                for &id in &pass.folds {
+                    let fold = &self.plan.folds[id];
+                    let blocks = &self.scratch.blocks[id];
                     let value =
                         if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, blocks) };
                     // SAFETY: the results of folds have blocks of their own.
-                    unsafe { self.set_result(index, value) };
+                    unsafe { self.set_result(id, value) };
                 }
             }
         }
@@ -181,12 +176,12 @@ impl<'a> Interpreter<'a> {
             self.run_steps(&pass.rows);
             self.sweep_row(pass, elements);
         }
-        for (index, blocks) in self.scratch.blocks.iter().enumerate() {
+        for (id, fold) in self.plan.folds.iter() {
             // A row without elements is one block without elements.
-            let fold = &self.plan.folds[index];
+            let blocks = &self.scratch.blocks[id];
             let empty = [fold::sequence(fold.combine, fold.ty, &[])];
             let blocks = if blocks.is_empty() { &empty } else { &blocks[..] };
-            for (value, &block) in values.iter_mut().skip(index).step_by(self.plan.folds.len()).zip(blocks) {
+            for (value, &block) in values.iter_mut().skip(id.index()).step_by(self.plan.folds.len()).zip(blocks) {
                 *value = block;
             }
         }
@@ -198,11 +193,11 @@ impl<'a> Interpreter<'a> {
     /// See [`Interpreter::run_row`].
     pub(super) unsafe fn finish_folds(&mut self, values: &[FoldValue]) {
         let n_folds = self.plan.folds.len();
-        for (index, fold) in self.plan.folds.iter().enumerate() {
-            let blocks: Vec<FoldValue> = values.iter().skip(index).step_by(n_folds).copied().collect();
+        for (id, fold) in self.plan.folds.iter() {
+            let blocks: Vec<FoldValue> = values.iter().skip(id.index()).step_by(n_folds).copied().collect();
             let value = if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, &blocks) };
             // SAFETY: only programs with lanes along the inner loop split.
-            unsafe { self.set_result(index, value) };
+            unsafe { self.set_result(id, value) };
         }
         for pass in &self.plan.passes {
             // SAFETY: passed on from the caller.
@@ -227,8 +222,8 @@ impl<'a> Interpreter<'a> {
     ///
     /// # Safety
     /// Lanes are along the inner loop.
-    pub(super) unsafe fn set_result(&mut self, index: usize, value: FoldValue) {
-        let fold = &self.plan.folds[index];
+    pub(super) unsafe fn set_result(&mut self, id: FoldId, value: FoldValue) {
+        let fold = &self.plan.folds[id];
         let (bits, ptr) = (value.result(fold.combine), self.place(fold.result).ptr);
         // SAFETY: the fold's place is one block of its result's size in scratch memory.
         unsafe {
@@ -253,10 +248,10 @@ impl<'a> Interpreter<'a> {
         while element < elements.end {
             let (outer, lane) = (element / last, element % last);
             let run_end = elements.end.min(element + last - lane);
-            for index in 0..self.scratch.row.len() {
-                let offset = offset(outer_loops, &self.access(index).inner, outer);
-                let offset = offset.wrapping_add(lane.wrapping_mul(self.scratch.strides[index]));
-                self.scratch.here[index] = self.scratch.row[index].wrapping_add(offset);
+            for id in self.scratch.row.ids() {
+                let offset = offset(outer_loops, &self.access(id).inner, outer);
+                let offset = offset.wrapping_add(lane.wrapping_mul(self.scratch.strides[id]));
+                self.scratch.here[id] = self.scratch.row[id].wrapping_add(offset);
             }
             while element < run_end {
                 let mut n = self.tile.min(run_end - element);
@@ -268,7 +263,7 @@ impl<'a> Interpreter<'a> {
                 unsafe { self.run_steps(&pass.tile) };
                 element += n;
                 let scratch = &mut *self.scratch;
-                for (here, stride) in scratch.here.iter_mut().zip(&scratch.strides) {
+                for (here, stride) in scratch.here.values_mut().zip(scratch.strides.values()) {
                     *here = here.wrapping_add(n.wrapping_mul(*stride));
                 }
                 if has_folds && (element.is_multiple_of(FOLD_BLOCK) || element == elements.end) {
@@ -283,18 +278,18 @@ impl<'a> Interpreter<'a> {
 
     /// Finishes a block of every fold of a pass with lanes along the inner loop.
     fn finish_block(&mut self, pass: &Pass) {
-        for &index in &pass.folds {
-            let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
+        for &id in &pass.folds {
+            let (fold, partials) = (&self.plan.folds[id], self.scratch.partials[id]);
             // SAFETY: the fold has this many partial results in scratch memory.
             let value = unsafe { (fold.routines.finish)(partials.acc, partials.index) };
-            self.scratch.blocks[index].push(value);
+            self.scratch.blocks[id].push(value);
         }
     }
 
     /// Sets all partial results of a pass's folds, `width` lanes each, to the identity.
     fn start_folds(&mut self, pass: &Pass, width: usize) {
-        for &index in &pass.folds {
-            let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
+        for &id in &pass.folds {
+            let (fold, partials) = (&self.plan.folds[id], self.scratch.partials[id]);
             // SAFETY: the fold has this many partial results in scratch memory.
             unsafe { (fold.routines.init)(partials.acc, partials.index, FOLD_LANES * width) };
         }
@@ -335,10 +330,10 @@ impl<'a> Interpreter<'a> {
                 }
             }
         }
-        for &index in &pass.folds {
-            let (acc, acc_index) = self.partial(index, levels - 1, 0);
-            let fold = &self.plan.folds[index];
-            let place = &mut self.scratch.places[fold.result as usize].place;
+        for &id in &pass.folds {
+            let (acc, acc_index) = self.partial(id, levels - 1, 0);
+            let fold = &self.plan.folds[id];
+            let place = &mut self.scratch.places[fold.result].place;
             place.ptr = if fold.has_index() { acc_index.cast() } else { acc };
         }
     }
@@ -405,7 +400,7 @@ impl<'a> Interpreter<'a> {
     /// Per operand, where it is read now, and its strides per inner element and per lane, in bytes.
     fn reads(&self) -> impl Iterator<Item = (*mut u8, usize, usize)> {
         let last = self.geometry.inner.len() - 1;
-        let places = self.scratch.here.iter().zip(&self.scratch.strides);
+        let places = self.scratch.here.values().zip(self.scratch.strides.values());
         self.geometry
             .operands
             .iter()
@@ -421,7 +416,7 @@ impl<'a> Interpreter<'a> {
             return self.move_inner(element + by);
         }
         let accesses = self.geometry.operands.iter().chain(&self.geometry.outputs);
-        for (here, access) in self.scratch.here.iter_mut().zip(accesses) {
+        for (here, access) in self.scratch.here.values_mut().zip(accesses) {
             *here = here.wrapping_add(access.inner[last].wrapping_mul(by));
         }
     }
@@ -431,13 +426,13 @@ impl<'a> Interpreter<'a> {
         let sizes = &self.geometry.inner;
         let scratch = &mut *self.scratch;
         let accesses = self.geometry.operands.iter().chain(&self.geometry.outputs);
-        for ((here, row), access) in scratch.here.iter_mut().zip(&scratch.row).zip(accesses) {
+        for ((here, row), access) in scratch.here.values_mut().zip(scratch.row.values()).zip(accesses) {
             *here = row.wrapping_add(offset(sizes, &access.inner, element));
         }
     }
 
     /// A fold's partial results per lane, for a level and a partial result of the order.
-    pub(super) fn partial(&self, fold: usize, level: usize, lane: usize) -> (*mut u8, *mut i64) {
+    pub(super) fn partial(&self, fold: FoldId, level: usize, lane: usize) -> (*mut u8, *mut i64) {
         let partials = self.scratch.partials[fold];
         let at = (level * FOLD_LANES + lane) * self.tile;
         (partials.acc.wrapping_add(at * self.plan.folds[fold].ty.size()), partials.index.wrapping_add(at))
@@ -445,10 +440,10 @@ impl<'a> Interpreter<'a> {
 
     /// Sets the partial results of some levels to the identity, as far as `n` elements reach.
     fn start_partials(&mut self, pass: &Pass, levels: Range<usize>, n: usize) {
-        for &index in &pass.folds {
-            let init = self.plan.folds[index].routines.init;
+        for &id in &pass.folds {
+            let init = self.plan.folds[id].routines.init;
             for level in levels.clone() {
-                let (acc, acc_index) = self.partial(index, level, 0);
+                let (acc, acc_index) = self.partial(id, level, 0);
                 // SAFETY: every level has `FOLD_LANES` tiles of partial results in scratch memory.
                 unsafe { init(acc, acc_index, n.clamp(1, FOLD_LANES) * self.tile) };
             }
@@ -458,13 +453,13 @@ impl<'a> Interpreter<'a> {
     /// Combines the partial results of a level that `n` elements used into the first one.
     fn close_level(&mut self, pass: &Pass, level: usize, n: usize) {
         let used = n.min(FOLD_LANES);
-        for &index in &pass.folds {
+        for &id in &pass.folds {
             let mut half = FOLD_LANES / 2;
             while half > 0 {
                 // Partial results without elements would not change what they are combined into.
                 for lane in (0..half).take_while(|lane| lane + half < used) {
-                    let (low, high) = (self.partial(index, level, lane), self.partial(index, level, lane + half));
-                    self.combine_partials(index, low, high);
+                    let (low, high) = (self.partial(id, level, lane), self.partial(id, level, lane + half));
+                    self.combine_partials(id, low, high);
                 }
                 half /= 2;
             }
@@ -473,14 +468,14 @@ impl<'a> Interpreter<'a> {
 
     /// Combines the result of a level into the next one, and restarts the level.
     fn carry(&mut self, pass: &Pass, level: usize, lane: usize) {
-        for &index in &pass.folds {
-            let (to, from) = (self.partial(index, level + 1, lane), self.partial(index, level, 0));
-            self.combine_partials(index, to, from);
+        for &id in &pass.folds {
+            let (to, from) = (self.partial(id, level + 1, lane), self.partial(id, level, 0));
+            self.combine_partials(id, to, from);
         }
         self.start_partials(pass, level..level + 1, FOLD_LANES);
     }
 
-    fn combine_partials(&self, fold: usize, to: (*mut u8, *mut i64), from: (*mut u8, *mut i64)) {
+    fn combine_partials(&self, fold: FoldId, to: (*mut u8, *mut i64), from: (*mut u8, *mut i64)) {
         let value = TileOperand { ptr: from.0, step: BLOCK };
         let index = TileOperand { ptr: from.1.cast(), step: BLOCK };
         let partials = Partials { acc: to.0, index: to.1 };

@@ -2,11 +2,13 @@
 
 use super::isa::Isa;
 use super::pairs::{self, Half, Pair, Side};
-use super::plan::Shape;
+use super::plan::{FoldId, Shape};
 use super::table::{self, Finish, has_canoned};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::{Class, Lanes};
-use crate::ir::scalar::{Func, Lit, Prim, Ty};
+use crate::ir::SideTable;
+use crate::ir::entity::Arena;
+use crate::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use smallvec::SmallVec;
 
 /// What a node does.
@@ -20,7 +22,7 @@ pub(super) enum What {
     Pair(Pair),
     Func(Func),
     /// The fold with that number.
-    Fold(usize),
+    Fold(FoldId),
     /// A part of its only user.
     Fused,
 }
@@ -29,7 +31,7 @@ pub(super) enum What {
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) what: What,
-    pub(super) args: SmallVec<[usize; 3]>,
+    pub(super) args: SmallVec<[Reg; 3]>,
     pub(super) ty: Ty,
     pub(super) level: Level,
     pub(super) shape: Shape,
@@ -51,7 +53,7 @@ impl Node {
 /// An output and its value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
-    pub(super) value: usize,
+    pub(super) value: Reg,
     /// Whether storing rounds: the rounding prim is fused.
     pub(super) rounds: bool,
 }
@@ -62,15 +64,15 @@ pub(super) struct Nodes<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) lanes: Lanes,
     pub(super) classes: &'k [Class],
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Arena<Reg, Node>,
     pub(super) stores: Vec<Store>,
     pub(super) has_folds: bool,
 }
 
 impl<'k> Nodes<'k> {
     pub(super) fn new(isa: Isa, kernel: &'k Kernel, lanes: Lanes, classes: &'k [Class]) -> Nodes<'k> {
-        let stores = kernel.outputs.iter().map(|output| Store { value: output.value.index(), rounds: false }).collect();
-        let mut all = Nodes { kernel, lanes, classes, nodes: Vec::new(), stores, has_folds: kernel.has_folds() };
+        let stores = kernel.outputs.iter().map(|output| Store { value: output.value, rounds: false }).collect();
+        let mut all = Nodes { kernel, lanes, classes, nodes: Arena::default(), stores, has_folds: kernel.has_folds() };
         let mut n_folds = 0;
         for (inst, pass) in kernel.insts.iter().zip(kernel.passes()) {
             let what = match inst.kind {
@@ -81,11 +83,11 @@ impl<'k> Nodes<'k> {
                 Kind::Func(func) => What::Func(func),
                 Kind::Fold(_) => {
                     n_folds += 1;
-                    What::Fold(n_folds - 1)
+                    What::Fold(FoldId::new(n_folds - 1))
                 }
             };
-            let args: SmallVec<[usize; 3]> = inst.args.iter().map(|reg| reg.index()).collect();
-            let shape = all.shape(what, &args, inst.level);
+            let shape = all.shape(what, &inst.args, inst.level);
+            let args = inst.args.clone();
             all.nodes.push(Node { what, args, ty: inst.ty, level: inst.level, shape, pass });
         }
         all.fuse();
@@ -115,9 +117,9 @@ impl<'k> Nodes<'k> {
     }
 
     /// The cost of recomputing each full value, in simple steps.
-    pub(super) fn costs(&self) -> Vec<usize> {
-        let mut costs: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+    pub(super) fn costs(&self) -> SideTable<Reg, usize> {
+        let mut costs: SideTable<Reg, usize> = SideTable::new();
+        for node in self.nodes.entities() {
             let own = match node.what {
                 What::Load(slot) => usize::from(!self.is_in_place(slot, node.level)),
                 What::Gather(_) => 2,
@@ -138,7 +140,7 @@ impl<'k> Nodes<'k> {
         costs
     }
 
-    fn shape(&self, what: What, args: &[usize], level: Level) -> Shape {
+    fn shape(&self, what: What, args: &[Reg], level: Level) -> Shape {
         let any_tile = args.iter().any(|&arg| self.nodes[arg].shape == Shape::Tile);
         let is_tile = match what {
             What::Load(slot) | What::Gather(slot) => any_tile || self.class(slot, level) != Class::Uniform,
@@ -151,8 +153,8 @@ impl<'k> Nodes<'k> {
     }
 
     /// The operands of `select(a != a, a, max(a, b))` as one step: how a maximum or minimum of floats is written.
-    fn nan_stays(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 3])> {
-        let node = &self.nodes[index];
+    fn nan_stays(&self, reg: Reg, uses: &SideTable<Reg, usize>) -> Option<(Prim, [Reg; 3])> {
+        let node = &self.nodes[reg];
         let (&[mask, a, picked], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
             return None;
         };
@@ -167,8 +169,8 @@ impl<'k> Nodes<'k> {
     }
 
     /// The operands of `select(a < b, b, a)`, which is a maximum, or `select(a < b, a, b)`, a minimum, as one step.
-    fn chosen_by_order(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 2])> {
-        let node = &self.nodes[index];
+    fn chosen_by_order(&self, reg: Reg, uses: &SideTable<Reg, usize>) -> Option<(Prim, [Reg; 2])> {
+        let node = &self.nodes[reg];
         let (&[mask, yes, no], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
             return None;
         };
@@ -183,9 +185,9 @@ impl<'k> Nodes<'k> {
     }
 
     /// How often each value is read or stored.
-    fn uses(&self) -> Vec<usize> {
-        let mut uses = vec![0; self.nodes.len()];
-        let live = self.nodes.iter().filter(|node| node.what != What::Fused);
+    fn uses(&self) -> SideTable<Reg, usize> {
+        let mut uses = SideTable::with_len(self.nodes.len(), || 0);
+        let live = self.nodes.entities().filter(|node| node.what != What::Fused);
         live.flat_map(|node| &node.args).for_each(|&arg| uses[arg] += 1);
         self.stores.iter().for_each(|store| uses[store.value] += 1);
         uses
@@ -194,19 +196,19 @@ impl<'k> Nodes<'k> {
     /// Merges two prims into one step where there is a routine for both, and the value between them has no other user.
     fn pair(&mut self, isa: Isa) {
         let uses = self.uses();
-        for index in 0..self.nodes.len() {
-            if self.nodes[index].what == What::Prim(Prim::RoundBF16, Finish::Raw) {
-                let arg = self.nodes[index].args[0];
+        for reg in self.nodes.ids() {
+            if self.nodes[reg].what == What::Prim(Prim::RoundBF16, Finish::Raw) {
+                let arg = self.nodes[reg].args[0];
                 if let What::Prim(prim, Finish::Raw) = self.nodes[arg].what
                     && uses[arg] == 1
                     && table::rounded_bf16(isa, prim).is_some()
                 {
                     self.nodes[arg].what = What::Fused;
-                    self.nodes[index].what = What::Prim(prim, Finish::BF16);
-                    self.nodes[index].args = self.nodes[arg].args.clone();
+                    self.nodes[reg].what = What::Prim(prim, Finish::BF16);
+                    self.nodes[reg].args = self.nodes[arg].args.clone();
                 }
             }
-            let node = &self.nodes[index];
+            let node = &self.nodes[reg];
             let Some(second) = node.half() else { continue };
             for (arg, other, side) in
                 [(node.args[0], node.args[1], Side::Left), (node.args[1], node.args[0], Side::Right)]
@@ -218,8 +220,8 @@ impl<'k> Nodes<'k> {
                 let together = (first.level, first.pass, first.shape) == (node.level, node.pass, Shape::Tile);
                 if uses[arg] == 1 && together && pairs::pair(isa, pair, node.ty).is_some() {
                     self.nodes[arg].what = What::Fused;
-                    self.nodes[index].what = What::Pair(pair);
-                    self.nodes[index].args = [a, b, other].into_iter().collect();
+                    self.nodes[reg].what = What::Pair(pair);
+                    self.nodes[reg].args = [a, b, other].into_iter().collect();
                     break;
                 }
             }
@@ -230,26 +232,26 @@ impl<'k> Nodes<'k> {
     /// `Canon`, a rounding and a store.
     fn fuse(&mut self) {
         let uses = self.uses();
-        for index in 0..self.nodes.len() {
-            if let Some((prim, [mask, a, picked])) = self.nan_stays(index, &uses) {
+        for reg in self.nodes.ids() {
+            if let Some((prim, [mask, a, picked])) = self.nan_stays(reg, &uses) {
                 let b = self.nodes[picked].args[1];
                 (self.nodes[mask].what, self.nodes[picked].what) = (What::Fused, What::Fused);
-                self.nodes[index].what = What::Prim(prim, Finish::NanStays);
-                self.nodes[index].args = [a, b].into_iter().collect();
+                self.nodes[reg].what = What::Prim(prim, Finish::NanStays);
+                self.nodes[reg].args = [a, b].into_iter().collect();
             }
-            if let Some((prim, args)) = self.chosen_by_order(index, &uses) {
-                let mask = self.nodes[index].args[0];
+            if let Some((prim, args)) = self.chosen_by_order(reg, &uses) {
+                let mask = self.nodes[reg].args[0];
                 self.nodes[mask].what = What::Fused;
-                self.nodes[index].what = What::Prim(prim, Finish::Raw);
-                self.nodes[index].args = args.into_iter().collect();
+                self.nodes[reg].what = What::Prim(prim, Finish::Raw);
+                self.nodes[reg].args = args.into_iter().collect();
             }
-            let What::Prim(Prim::Canon, Finish::Raw) = self.nodes[index].what else { continue };
-            let arg = self.nodes[index].args[0];
+            let What::Prim(Prim::Canon, Finish::Raw) = self.nodes[reg].what else { continue };
+            let arg = self.nodes[reg].args[0];
             match self.nodes[arg].what {
                 What::Prim(prim, Finish::Raw) if has_canoned(prim) && uses[arg] == 1 => {
                     self.nodes[arg].what = What::Fused;
-                    self.nodes[index].what = What::Prim(prim, Finish::Canon);
-                    self.nodes[index].args = self.nodes[arg].args.clone();
+                    self.nodes[reg].what = What::Prim(prim, Finish::Canon);
+                    self.nodes[reg].args = self.nodes[arg].args.clone();
                 }
                 _ => {}
             }

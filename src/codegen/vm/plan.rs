@@ -7,8 +7,9 @@ use super::folds::FoldRoutines;
 use super::moves::{Gatherer, Reader, Repeater, Writer, ZeroFinder};
 use super::routine::Routine;
 use crate::codegen::kernel::Level;
-use crate::ir::Combine;
+use crate::ir::entity::{Arena, entity_id};
 use crate::ir::scalar::Ty;
+use crate::ir::{Combine, SideTable};
 
 /// 64 bytes, aligned as vectors are.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +21,25 @@ impl Line {
     pub(super) const BYTES: usize = 64;
 }
 
-/// The number of a place.
-pub(super) type PlaceId = u16;
+entity_id! {
+    /// Names a place of a plan; prints as `p7`.
+    pub(super) struct PlaceId(u16) = "p";
+}
+
+entity_id! {
+    /// Names something that a step reads or writes in memory: operands first, then outputs. Prints as `a7`.
+    pub(super) struct AccessId(u16) = "a";
+}
+
+entity_id! {
+    /// Names a fold of a plan; prints as `f7`.
+    pub(super) struct FoldId(u16) = "f";
+}
+
+entity_id! {
+    /// Names a row buffer of a plan; prints as `b7`.
+    pub(super) struct BufferId(u16) = "b";
+}
 
 /// The memory of a place before the first tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +62,6 @@ pub(super) enum Shape {
     /// One element per lane.
     Tile,
 }
-
-/// The number of an operand or output in memory, operands first.
-pub(super) type AccessId = u16;
 
 /// One step of a list.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +94,9 @@ pub(super) enum Step {
     /// Writes a row value.
     ScatterRow { writer: Writer, src: PlaceId, access: AccessId },
     /// Makes a place the row buffer.
-    Keep { place: PlaceId, buffer: u16 },
+    Keep { place: PlaceId, buffer: BufferId },
     /// Combines a tile into a fold.
-    Fold { fold: u16, value: PlaceId, index: PlaceId },
+    Fold { fold: FoldId, value: PlaceId, index: PlaceId },
 }
 
 /// How the elements of one gathered row are read.
@@ -133,14 +148,14 @@ pub(super) struct Pass {
     /// The steps per tile.
     pub(super) tile: Vec<Step>,
     /// The folds that it finishes.
-    pub(super) folds: Vec<usize>,
+    pub(super) folds: Vec<FoldId>,
 }
 
 /// A compiled kernel.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The memory of each place, and whether it is a block or a tile.
-    pub(super) locations: Vec<(Location, Shape)>,
+    pub(super) locations: Arena<PlaceId, (Location, Shape)>,
     /// Literals, a block each.
     pub(super) constants: Vec<Line>,
     /// Bytes of scratch for blocks.
@@ -150,11 +165,14 @@ pub(super) struct Plan {
     /// The passes in order.
     pub(super) passes: Vec<Pass>,
     /// The folds in order.
-    pub(super) folds: Vec<Fold>,
+    pub(super) folds: Arena<FoldId, Fold>,
     /// Element sizes of the row buffers.
-    pub(super) buffers: Vec<usize>,
+    pub(super) buffers: Arena<BufferId, usize>,
     /// Per operand, whether it is an iota.
-    pub(super) iotas: Vec<bool>,
-    /// A block of zeros, which an index out of range reads.
-    pub(super) zeros: PlaceId,
+    pub(super) iotas: SideTable<AccessId, bool>,
+}
+
+impl Plan {
+    /// The first place of every plan, a block of zeros, which an index out of range reads.
+    pub(super) const ZEROS: PlaceId = PlaceId::new(0);
 }

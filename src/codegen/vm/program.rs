@@ -230,13 +230,13 @@ impl VmProgram {
     /// The plan and the tile size for a launch whose vector loop has `lanes` lanes.
     fn choose(&self, geometry: &Geometry, lanes: usize) -> (&Plan, usize) {
         let n_inner = geometry.n_inner();
-        let buffered: usize = self.kept.buffers.iter().sum::<usize>() * n_inner;
+        let buffered: usize = self.kept.buffers.entities().sum::<usize>() * n_inner;
         let limit = if self.lanes == Lanes::Rows { BUFFER_LIMIT / BLOCK } else { BUFFER_LIMIT };
         let plan = self.recomputing.as_ref().filter(|_| buffered > limit).unwrap_or(&self.kept);
         let mut tile = TILE_BUDGET / plan.tile_bytes.max(4);
         if self.lanes == Lanes::Rows {
-            let partials: usize = plan.folds.iter().map(Fold::bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
-            let buffers = plan.buffers.iter().sum::<usize>() * n_inner;
+            let partials: usize = plan.folds.entities().map(Fold::bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
+            let buffers = plan.buffers.entities().sum::<usize>() * n_inner;
             tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
         }
         // Powers of two keep tiles aligned with the blocks of a fold.

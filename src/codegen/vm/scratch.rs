@@ -1,9 +1,10 @@
 //! Memory that a thread keeps between launches: tiles, row buffers, and the lists of a running interpreter.
 
 use super::folds::Feed;
-use super::plan::Line;
+use super::plan::{AccessId, BufferId, FoldId, Line, PlaceId};
 use super::routine::TileOperand;
 use crate::codegen::fold::FoldValue;
+use crate::ir::SideTable;
 use std::cell::Cell;
 
 /// Addresses of one fold's partial results.
@@ -25,17 +26,18 @@ pub(super) struct Live {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) memory: Vec<Line>,
-    pub(super) places: Vec<Live>,
+    pub(super) places: SideTable<PlaceId, Live>,
     /// Per access, the stride along the lanes.
-    pub(super) strides: Vec<usize>,
+    pub(super) strides: SideTable<AccessId, usize>,
     /// Per access, the first element of the row.
-    pub(super) row: Vec<*mut u8>,
+    pub(super) row: SideTable<AccessId, *mut u8>,
     /// Per access, the first element of the tile.
-    pub(super) here: Vec<*mut u8>,
-    pub(super) buffers: Vec<*mut u8>,
-    pub(super) partials: Vec<Partials>,
+    pub(super) here: SideTable<AccessId, *mut u8>,
+    /// Per row buffer, where it begins.
+    pub(super) buffers: SideTable<BufferId, *mut u8>,
+    pub(super) partials: SideTable<FoldId, Partials>,
     /// Per fold, the results of the row's blocks.
-    pub(super) blocks: Vec<Vec<FoldValue>>,
+    pub(super) blocks: SideTable<FoldId, Vec<FoldValue>>,
 }
 
 thread_local! {

@@ -4,21 +4,21 @@
 
 use super::interpreter::{Interpreter, offset};
 use super::moves::{Gather, Reader};
-use super::plan::{RowRead, Shape, Step};
+use super::plan::{AccessId, PlaceId, Plan, RowRead, Shape, Step};
 use super::routine::{BLOCK, Call, TileOperand};
 use super::scratch::Partials;
 use crate::codegen::kernel::Level;
 use crate::codegen::{FOLD_LANES, Lanes};
 
 impl Interpreter<'_> {
-    pub(super) fn place(&self, place: u16) -> TileOperand {
-        self.scratch.places[place as usize].place
+    pub(super) fn place(&self, place: PlaceId) -> TileOperand {
+        self.scratch.places[place].place
     }
 
-    fn pointer(&self, access: u16, level: Level) -> *mut u8 {
+    fn pointer(&self, access: AccessId, level: Level) -> *mut u8 {
         match level {
-            Level::Row => self.scratch.row[access as usize],
-            Level::Full => self.scratch.here[access as usize],
+            Level::Row => self.scratch.row[access],
+            Level::Full => self.scratch.here[access],
         }
     }
 
@@ -52,7 +52,7 @@ impl Interpreter<'_> {
             }
             Step::InPlace { place, access, level } => {
                 let ptr = self.pointer(access, level);
-                self.scratch.places[place as usize].place.ptr = ptr;
+                self.scratch.places[place].place.ptr = ptr;
             }
             Step::Widen { routine, dst, access, level } => {
                 let src = [TileOperand { ptr: self.pointer(access, level), step: BLOCK }; 3];
@@ -73,7 +73,7 @@ impl Interpreter<'_> {
                 let gather = Gather {
                     dst: self.place(dst).ptr,
                     src: self.pointer(access, level),
-                    stride: self.scratch.strides[access as usize],
+                    stride: self.scratch.strides[access],
                     index: self.place(index),
                     size,
                     index_stride,
@@ -97,36 +97,36 @@ impl Interpreter<'_> {
                 }
             }
             Step::Direct { place, access } => {
-                self.scratch.places[place as usize].place.ptr = self.scratch.here[access as usize];
+                self.scratch.places[place].place.ptr = self.scratch.here[access];
             }
             Step::Store { routine, src, access } => {
-                let call = Call { dst: self.scratch.here[access as usize], src: [self.place(src); 3], n: self.n };
+                let call = Call { dst: self.scratch.here[access], src: [self.place(src); 3], n: self.n };
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&call) }
             }
             Step::Scatter { writer, src, access } => {
-                let stride = self.scratch.strides[access as usize];
+                let stride = self.scratch.strides[access];
                 // SAFETY: see `run_steps`.
-                unsafe { writer(self.scratch.here[access as usize], stride, self.place(src), self.n) }
+                unsafe { writer(self.scratch.here[access], stride, self.place(src), self.n) }
             }
             Step::ScatterRow { writer, src, access } => {
-                let (stride, strides) = (self.scratch.strides[access as usize], &self.access(access as usize).inner);
+                let (stride, strides) = (self.scratch.strides[access], &self.access(access).inner);
                 let sizes = &self.geometry.inner;
                 // A row value is written once, unless the output has a separate element per inner element.
                 let n = if strides.iter().all(|&stride| stride == 0) { 1 } else { self.geometry.n_inner() };
                 for element in 0..n {
-                    let at = self.scratch.row[access as usize].wrapping_add(offset(sizes, strides, element));
+                    let at = self.scratch.row[access].wrapping_add(offset(sizes, strides, element));
                     // SAFETY: see `run_steps`.
                     unsafe { writer(at, stride, self.place(src), self.n) }
                 }
             }
             Step::Keep { place, buffer } => {
-                let size = self.plan.buffers[buffer as usize];
-                let ptr = self.scratch.buffers[buffer as usize].wrapping_add(self.at * size);
-                self.scratch.places[place as usize].place.ptr = ptr;
+                let size = self.plan.buffers[buffer];
+                let ptr = self.scratch.buffers[buffer].wrapping_add(self.at * size);
+                self.scratch.places[place].place.ptr = ptr;
             }
             Step::Fold { fold, value, index } => {
-                let (value, index, fold) = (self.place(value), self.place(index), fold as usize);
+                let (value, index) = (self.place(value), self.place(index));
                 let routines = &self.plan.folds[fold].routines;
                 let phase = self.element % FOLD_LANES;
                 // SAFETY: see `run_steps`; the fold's partial results are its own.
@@ -146,12 +146,12 @@ impl Interpreter<'_> {
 
     /// # Safety
     /// See [`Interpreter::run_steps`].
-    unsafe fn read(&mut self, reader: Reader, shape: Shape, dst: u16, access: u16, src: *const u8) {
-        let live = &mut self.scratch.places[dst as usize];
+    unsafe fn read(&mut self, reader: Reader, shape: Shape, dst: PlaceId, access: AccessId, src: *const u8) {
+        let live = &mut self.scratch.places[dst];
         // SAFETY: see `run_steps`.
         unsafe {
             match shape {
-                Shape::Tile => reader(live.place.ptr, src, self.scratch.strides[access as usize], self.n),
+                Shape::Tile => reader(live.place.ptr, src, self.scratch.strides[access], self.n),
                 Shape::Splat if live.source == src && !src.is_null() => {}
                 Shape::Splat => {
                     live.source = src;
@@ -162,26 +162,34 @@ impl Interpreter<'_> {
     }
 
     /// Size and stride of an operand's gathered dimension.
-    fn gathered(&self, access: u16) -> (usize, usize) {
-        self.geometry.operands[access as usize].gather.expect("a gathered operand has its dimension in the geometry")
+    fn gathered(&self, access: AccessId) -> (usize, usize) {
+        self.geometry.operands[access.index()].gather.expect("a gathered operand has its dimension in the geometry")
     }
 
     /// # Safety
     /// See [`Interpreter::run_steps`].
-    unsafe fn gather_row(&mut self, read: RowRead, dst: u16, index: u16, access: u16, level: Level, bytes: u8) {
+    unsafe fn gather_row(
+        &mut self,
+        read: RowRead,
+        dst: PlaceId,
+        index: PlaceId,
+        access: AccessId,
+        level: Level,
+        bytes: u8,
+    ) {
         let (size, stride) = self.gathered(access);
         // SAFETY: the index is a block of i64.
         let at = unsafe { self.place(index).ptr.cast::<i64>().read() };
         let is_legal = at >= 0 && at < size as i64;
         let src = self.pointer(access, level).wrapping_add((at as usize).wrapping_mul(stride));
-        let zeros = self.place(self.plan.zeros);
+        let zeros = self.place(Plan::ZEROS);
         if !is_legal {
             self.faults.record(at);
         }
         match read {
             RowRead::InPlace => {
                 let here = TileOperand { ptr: src, step: BLOCK };
-                self.scratch.places[dst as usize].place = if is_legal { here } else { zeros };
+                self.scratch.places[dst].place = if is_legal { here } else { zeros };
             }
             // SAFETY: see `run_steps`; the index is valid, or nothing is read.
             RowRead::Widen(routine) if is_legal => unsafe {
@@ -190,7 +198,7 @@ impl Interpreter<'_> {
             // SAFETY: as above.
             RowRead::Read(reader, shape) if is_legal => unsafe { self.read(reader, shape, dst, access, src) },
             RowRead::Widen(_) | RowRead::Read(..) => {
-                let live = &mut self.scratch.places[dst as usize];
+                let live = &mut self.scratch.places[dst];
                 live.source = std::ptr::null();
                 let n = if live.place.step == 0 { BLOCK } else { self.n };
                 // SAFETY: a place in scratch memory, of its own size; zero is a value of every type.
