@@ -2,8 +2,8 @@
 //!
 //! Imports between floors go down only, and an import cycle inside a floor is small. `unsafe` stays in the files listed
 //! here and is a small part of the code. Files end before they grow unreadable. Nothing unfinished is left in. A match
-//! on one of our closed enums names its cases. Every exception stands in this file with its reason, and an exception
-//! that is no longer needed fails too.
+//! on one of our closed enums names its cases. Prose is plain (`prose`). Every exception stands in this file with its
+//! reason, and an exception that is no longer needed fails too.
 //!
 //! Sources are read as text without comments, literals and test modules. Imports are followed to the defining file
 //! (`imports`), but there is no type inference. A wildcard arm in a match whose patterns came by `use Prim::*` is not
@@ -12,6 +12,7 @@
 mod code;
 mod cycles;
 mod imports;
+mod prose;
 mod surface;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,6 +294,11 @@ fn library() -> Vec<Source> {
 
 /// Path from the package's root, with `/`, and text of every Rust file in `folder`, sorted.
 fn rust_files(folder: &str) -> BTreeMap<String, String> {
+    files_with(folder, "rs")
+}
+
+/// The same of files with any ending.
+fn files_with(folder: &str, ending: &str) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
     let mut folders = vec![root.join(folder)];
@@ -302,7 +308,7 @@ fn rust_files(folder: &str) -> BTreeMap<String, String> {
             let path = entry.expect("a folder's entries can be listed").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == ending) {
                 let parts = path.strip_prefix(root).expect("the walk starts at the root").iter();
                 let name: Vec<_> = parts.map(|part| part.to_string_lossy()).collect();
                 files.insert(name.join("/"), fs::read_to_string(&path).expect("sources are readable UTF-8"));
