@@ -1,7 +1,8 @@
 //! The bytes of the x64 tier's encoder, taken apart by a disassembler that knows nothing of it.
 //!
-//! Every row of the opcode table is encoded for every level that has it, with registers from both ends of the file, memory
-//! of every form, masks and broadcasts; what comes back must be the row's mnemonic and the operands that were asked for.
+//! Every row of the opcode table is encoded for every level that has it, with registers from both ends of the file,
+//! memory of every form, masks and broadcasts; what comes back must be the row's mnemonic and the operands that were
+//! asked for.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use opfuse::internals::codegen::x64::Level;

@@ -1,7 +1,8 @@
 //! Products by cublasLt with `Numerics::Fast`: how close they are, what is one call, and that nothing else calls it.
 //!
-//! A sum of k products in a type whose unit roundoff is u is, in whatever order, within k u / (1 - k u) of the sum of their
-//! magnitudes; that is the bound here, in f32 for 16-bit floats and f32, and in f64, with one rounding to the dtype at the end.
+//! A sum of k products in a type whose unit roundoff is u is, in whatever order, within k u / (1 - k u) of the sum of
+//! their magnitudes; that is the bound here, in f32 for 16-bit floats and f32, and in f64, with one rounding to the
+//! dtype at the end.
 
 use crate::driver::{calls_during, cublaslt_calls};
 use crate::stand_ins::{self, on_device, report};
@@ -69,7 +70,8 @@ impl Exact {
         Ok(Exact { values: values(&wide_a.matmul(&wide_b)?)?, bounds })
     }
 
-    /// Behind an addition of a number per column and a function whose slope is at most `slope`; both cost roundings in f32.
+    /// Behind an addition of a number per column and a function whose slope is at most `slope`; both cost roundings in
+    /// f32.
     fn then(self, bias: &[f64], slope: f64, function: impl Fn(f64) -> f64) -> Exact {
         let columns = bias.len().max(1);
         let bias = |at: usize| bias.get(at % columns).copied().unwrap_or_default();
@@ -257,7 +259,8 @@ fn layers_are_one_call_where_it_has_them() {
                     reset_counts();
                     let found = compiled.call((&x, &w, &b))?;
                     let (calls, launches) = (counts().cublaslt, counts().launches);
-                    // A pass behind it reads a product that was rounded, as does an eager call, which the first one may be.
+                    // A pass behind it reads a product that was rounded, as does an eager call, which the first one may
+                    // be.
                     if (is_one && call > 0) || dtype == DType::F32 {
                         exact.check(name, &found)?;
                     }
@@ -327,8 +330,8 @@ pub(crate) fn close(name: &str, found: &Tensor, expected: &Tensor) -> Result<()>
     let (found, expected) = (values(found)?, values(expected)?);
     let largest = expected.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     for (found, expected) in found.iter().zip(&expected) {
-        // 2^-24 for each of some hundred roundings of numbers as large as the sums of magnitudes, which are not larger than
-        // a few times the largest sum.
+        // 2^-24 for each of some hundred roundings of numbers as large as the sums of magnitudes, which are not larger
+        // than a few times the largest sum.
         assert!((found - expected).abs() <= largest * 2e-5, "{name}: {found}, not {expected}");
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! `Numerics::Fast` on a device: what changes and by how much, what stays as it is, what is reported, and that no choice leaks
-//! into calls of the other.
+//! `Numerics::Fast` on a device: what changes and by how much, what stays as it is, what is reported, and that no
+//! choice leaks into calls of the other.
 
 use crate::stand_ins;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
@@ -119,8 +119,8 @@ fn with_row(x: &Tensor, row: &Tensor) -> Result<Tensor> {
     cat(&[&x.to_device(Device::CPU)?, &row.to_device(Device::CPU)?.unsqueeze(0)?], 0)
 }
 
-/// The order of sums is seen in the bits, so which one a call has can be told; calls of either choice stay what they are
-/// whatever was called before.
+/// The order of sums is seen in the bits, so which one a call has can be told; calls of either choice stay what they
+/// are whatever was called before.
 #[test]
 fn choices_do_not_leak() {
     stand_ins::with(&[OWN], || {

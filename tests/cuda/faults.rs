@@ -1,4 +1,5 @@
-//! What kernels find wrong with their operands: the host does not wait for it, and is told before it takes a value for good.
+//! What kernels find wrong with their operands: the host does not wait for it, and is told before it takes a value for
+//! good.
 
 use crate::driver::{self, calls_during};
 use crate::stand_ins;
@@ -245,7 +246,8 @@ fn streams_that_are_gone() {
     });
 }
 
-/// Each thread that uses a stream is told, so that none takes a wrong value for a right one; those that come later are not.
+/// Each thread that uses a stream is told, so that none takes a wrong value for a right one; those that come later are
+/// not.
 #[test]
 fn threads_that_share_a_stream() {
     stand_ins::with(&[], || {

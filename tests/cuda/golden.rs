@@ -1,8 +1,9 @@
-//! The golden calls of `tests/golden` on a device, against the same calls on the CPU, by bits: results, what calls write, classes
-//! of errors, and gradients.
+//! The golden calls of `tests/golden` on a device, against the same calls on the CPU, by bits: results, what calls
+//! write, classes of errors, and gradients.
 //!
-//! By default one call of each operator; `OPFUSE_CUDA_MATRIX=full` has all of them. `OPFUSE_GOLDEN` names another folder of that
-//! format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators. That the CPU is right is what `tests/conformance` shows.
+//! By default one call of each operator; `OPFUSE_CUDA_MATRIX=full` has all of them. `OPFUSE_GOLDEN` names another
+//! folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators. That the CPU is right is what
+//! `tests/conformance` shows.
 
 #[path = "../conformance/golden/call.rs"]
 #[allow(dead_code, reason = "the items of lists are for tests/conformance, which shares this file")]

@@ -1,8 +1,8 @@
 //! The CUDA runtime on stand-ins for the driver, NVRTC and cublasLt, against the CPU, by bits.
 //!
-//! What runs is the library as it is; `libcuda.cpp`, `libnvrtc.cpp` and `libcublasLt.cpp` take the place of NVIDIA's libraries, and kernels run
-//! on the emulator of `tests/cuda_emulator`. Without g++ the tests say that they were skipped. `OPFUSE_CUDA_TESTS=device` has
-//! them run on a GPU.
+//! What runs is the library as it is; `libcuda.cpp`, `libnvrtc.cpp` and `libcublasLt.cpp` take the place of NVIDIA's
+//! libraries, and kernels run on the emulator of `tests/cuda_emulator`. Without g++ the tests say that they were
+//! skipped. `OPFUSE_CUDA_TESTS=device` has them run on a GPU.
 
 #[path = "../same_bits/build.rs"]
 mod build;

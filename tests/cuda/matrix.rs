@@ -1,8 +1,9 @@
-//! Every op of the table, with every dtype that it takes, on operands that lie in memory in every way, against the CPU by bits.
+//! Every op of the table, with every dtype that it takes, on operands that lie in memory in every way, against the CPU
+//! by bits.
 //!
-//! Most of the time goes to g++, so by default an op has two ways per dtype, others for each, and all its calls are one graph,
-//! whose kernels are merged; one call is eager. `OPFUSE_CUDA_MATRIX=full` has every way, and each call alone, compiled and
-//! eager.
+//! Most of the time goes to g++, so by default an op has two ways per dtype, others for each, and all its calls are one
+//! graph, whose kernels are merged; one call is eager. `OPFUSE_CUDA_MATRIX=full` has every way, and each call alone,
+//! compiled and eager.
 //!
 //! Routines may run on the CPU; whatever else does it is a failure.
 

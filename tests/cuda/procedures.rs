@@ -1,4 +1,5 @@
-//! Scans, sorts, writes by index and random words on a device: the CPU's bits, its errors, and reasons for what it computes.
+//! Scans, sorts, writes by index and random words on a device: the CPU's bits, its errors, and reasons for what it
+//! computes.
 
 use crate::driver::calls_during;
 use crate::stand_ins;

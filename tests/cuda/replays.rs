@@ -1,4 +1,5 @@
-//! Programs of several kernels, started one by one and as one graph: the bits of the CPU whoever calls, with whatever memory.
+//! Programs of several kernels, started one by one and as one graph: the bits of the CPU whoever calls, with whatever
+//! memory.
 
 use crate::driver;
 use crate::stand_ins;

@@ -1,10 +1,10 @@
 //! Stand-ins for the driver, NVRTC and cublasLt, built by g++, and tests that run on them, or on a device.
 //!
-//! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for itself
-//! alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
+//! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for
+//! itself alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
 //!
-//! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead, and those that only stand-ins can show, like
-//! an order of work or a driver that fails, say that they were skipped.
+//! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead, and those that only stand-ins can show,
+//! like an order of work or a driver that fails, say that they were skipped.
 
 use opfuse::internals::codegen::cuda::PRELUDE;
 use std::fs;

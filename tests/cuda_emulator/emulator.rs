@@ -1,7 +1,7 @@
 //! Kernels' text compiled by g++ behind `emulator.h`, and run in a process of its own.
 //!
-//! A process rather than a library: a kernel that leaves its memory ends it with a message instead of ending the tests, and
-//! no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
+//! A process rather than a library: a kernel that leaves its memory ends it with a message instead of ending the tests,
+//! and no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
 //! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
 
 use opfuse::internals::codegen::cuda::wgmma::TileMap;

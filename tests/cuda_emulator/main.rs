@@ -1,8 +1,8 @@
 //! Generated CUDA on the emulator against the interpreter, by bits.
 //!
 //! The text is what a device would be given, compiled by g++ behind a header that is a small machine of its own
-//! (`emulator.h`, `driver.cpp`). Without g++ the tests say that they were skipped. `OPFUSE_SEED=n` runs one random case alone
-//! and `OPFUSE_CASES=n` another number of them.
+//! (`emulator.h`, `driver.cpp`). Without g++ the tests say that they were skipped. `OPFUSE_SEED=n` runs one random case
+//! alone and `OPFUSE_CASES=n` another number of them.
 
 mod check;
 mod emulator;

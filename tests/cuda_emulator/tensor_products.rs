@@ -1,5 +1,5 @@
-//! Products on tensor cores: exact where sums are, else within what sums of 32 bits allow; in every tile, order of memory,
-//! alignment and schedule.
+//! Products on tensor cores: exact where sums are, else within what sums of 32 bits allow; in every tile, order of
+//! memory, alignment and schedule.
 
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use half::{bf16, f16};
@@ -9,8 +9,8 @@ use opfuse::internals::codegen::cuda::tensor_cores::TensorPlan;
 use opfuse::internals::codegen::product::ProductShape;
 use opfuse::ir::DType;
 
-/// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every other
-/// element of memory.
+/// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every
+/// other element of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lies {
     Dense,
@@ -152,7 +152,8 @@ pub(crate) fn case_into([dtype, result]: [DType; 2], tile: usize, sizes: Sizes, 
     Case { name, plan, shape, off, operands: [a.concat(), b.concat()], expected, depth: k, is_exact }
 }
 
-/// What the buffers of a product's operands and result are multiples of, which miss a multiple of 16 bytes by so many elements.
+/// What the buffers of a product's operands and result are multiples of, which miss a multiple of 16 bytes by so many
+/// elements.
 pub(crate) fn alignments(shape: &ProductShape, off: [usize; 3]) -> [usize; 3] {
     std::array::from_fn(|buffer| match remainder(shape, off, buffer) {
         0 => 16,

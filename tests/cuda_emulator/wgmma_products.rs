@@ -1,5 +1,5 @@
-//! Products by groups of four warps: exact where sums are, else within what sums of 32 bits allow; in every tile, order of memory
-//! and schedule.
+//! Products by groups of four warps: exact where sums are, else within what sums of 32 bits allow; in every tile, order
+//! of memory and schedule.
 
 use crate::emulator::{self, Batch, SCHEDULES};
 use crate::tensor_products::{Case, Lies, Numbers, Sizes, alignments, case_into, shape_of, unrounded};
@@ -49,7 +49,8 @@ const DTYPES: [DType; 2] = [DType::F16, DType::BF16];
 /// Sizes around a tile, in every order of memory.
 fn around(columns: usize) -> Vec<Planned> {
     use Lies::{Broadcast, Dense, Pitched, Swapped, SwappedPitched};
-    // `Dense` right operands lie across the inner dimension, `Swapped` ones along it, and left operands the other way round.
+    // `Dense` right operands lie across the inner dimension, `Swapped` ones along it, and left operands the other way
+    // round.
     let cases = [
         // Whole tiles and strips; a short strip; more strips than stages.
         ([1, 128, 64, columns], [Dense, Swapped]),

@@ -1,4 +1,5 @@
-//! The device floor from outside: names of devices, the allocator, the worker pool, streams, events, guards, generators.
+//! The device floor from outside: names of devices, the allocator, the worker pool, streams, events, guards,
+//! generators.
 //!
 //! A comment `196` names a line of the conformance list.
 

@@ -1,4 +1,5 @@
-//! Gradients and writes as the dispatcher sees them (lines 127 to 133). The rest of autograd has `tests/eager/autograd`.
+//! Gradients and writes as the dispatcher sees them (lines 127 to 133). The rest of autograd has
+//! `tests/eager/autograd`.
 
 use crate::assert_error;
 use opfuse::dispatch::{Dispatcher, Value};

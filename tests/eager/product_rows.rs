@@ -1,8 +1,8 @@
-//! An element of a matrix product is one chain of fused multiply-adds over the inner dimension, from its beginning: its bits
-//! depend on its row and its column alone, not on how many others there are, on strides, batches or threads.
+//! An element of a matrix product is one chain of fused multiply-adds over the inner dimension, from its beginning: its
+//! bits depend on its row and its column alone, not on how many others there are, on strides, batches or threads.
 //!
-//! Kernels around a product are run block by block with it, which relies on this. All levels of instructions are compared
-//! with the chain in `src/runtime/product/tests.rs`.
+//! Kernels around a product are run block by block with it, which relies on this. All levels of instructions are
+//! compared with the chain in `src/runtime/product/tests.rs`.
 
 use crate::values::{bits, uniform};
 use opfuse::device::pool;

@@ -1,8 +1,8 @@
 //! How many kernels a graph becomes and how much memory they move, against the best of other fusers.
 //!
 //! The graphs and the best known result for each are those of the comparison in ARCHITECTURE.md. Traffic is in units of
-//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier, and moves exactly
-//! the bytes that its report says: they are counted while it runs.
+//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier, and moves
+//! exactly the bytes that its report says: they are counted while it runs.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
 

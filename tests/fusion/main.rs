@@ -1,4 +1,5 @@
-//! Which nodes become one kernel: groups that are legal, kernels that merge, and how few there are. The bits stay eager's.
+//! Which nodes become one kernel: groups that are legal, kernels that merge, and how few there are. The bits stay
+//! eager's.
 
 mod blocks;
 mod fusion_table;

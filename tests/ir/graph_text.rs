@@ -382,7 +382,8 @@ fn every_rule_fires_where_it_holds_and_nowhere_else() {
     assert_eq!(untested, Vec::<&str>::new(), "rules without a case");
 }
 
-/// On devices a linear layer of 16-bit floats is a product of these, and so is every other product of what was only widened.
+/// On devices a linear layer of 16-bit floats is a product of these, and so is every other product of what was only
+/// widened.
 #[test]
 fn narrow_products_of_widened_operands() {
     let check = |text: &str, expected: Expect| {
@@ -434,7 +435,8 @@ fn narrow_products_of_widened_operands() {
             }
         "#]],
     );
-    // Widened operands that somebody else reads stay; those of two dtypes, or of which one was f32 all along, are left alone.
+    // Widened operands that somebody else reads stay; those of two dtypes, or of which one was f32 all along, are left
+    // alone.
     check(
         "graph {
            n0 = input: bf16[3,4,4]

@@ -1,10 +1,10 @@
 //! How far the scalar functions are from the numbers they approximate, in units of the last place.
 //!
-//! 32-bit functions are compared with the 64-bit ones of the standard library (`erf` and what it has not: with our own of 64 bits) on a
-//! stride through every bit pattern. 64-bit functions are compared with `tests/data/math64.csv`: points computed in 160
-//! bits, each with the nearest double and what is left of the value in units of its last place. Operators that are made
-//! of several functions are measured alike, by way of tensors. `docs/accuracy.md` is the table of all that is measured
-//! here; `UPDATE_EXPECT=1` writes it anew.
+//! 32-bit functions are compared with the 64-bit ones of the standard library (`erf` and what it has not: with our own
+//! of 64 bits) on a stride through every bit pattern. 64-bit functions are compared with `tests/data/math64.csv`:
+//! points computed in 160 bits, each with the nearest double and what is left of the value in units of its last place.
+//! Operators that are made of several functions are measured alike, by way of tensors. `docs/accuracy.md` is the table
+//! of all that is measured here; `UPDATE_EXPECT=1` writes it anew.
 
 use expect_test::expect_file;
 use opfuse::internals::ir::scalar::func::Func;
@@ -338,7 +338,8 @@ struct Composed {
     name: &'static str,
     call: fn(&Tensor) -> Result<Tensor>,
     reference: fn(f64) -> f64,
-    /// What its error is measured against, from argument and value: a larger number where it is made of terms that cancel.
+    /// What its error is measured against, from argument and value: a larger number where it is made of terms that
+    /// cancel.
     measure: fn(f64, f64) -> f64,
     /// The largest errors in ulp of 32 and 64 bits.
     bounds: (f64, f64),

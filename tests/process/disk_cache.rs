@@ -1,6 +1,7 @@
 //! Machine code kept on disk: the bits are those of code made now, and nothing in the folder does any harm.
 //!
-//! The folder belongs to the process, so each test runs in one of its own. Machines for which no code is kept say that they skip.
+//! The folder belongs to the process, so each test runs in one of its own. Machines for which no code is kept say that
+//! they skip.
 
 #![allow(unsafe_code, reason = "a program is run on buffers made here")]
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]

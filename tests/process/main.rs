@@ -1,4 +1,5 @@
-//! Tests of what a process has once: its memory, its kernels and their counts, its folder of machine code, its system calls.
+//! Tests of what a process has once: its memory, its kernels and their counts, its folder of machine code, its system
+//! calls.
 //!
 //! Each test runs in a process of its own: it starts this program again for itself alone.
 

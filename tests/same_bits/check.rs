@@ -147,7 +147,8 @@ fn taken_apart(case: &Case, built: &Built, options: &Options, parts: Parts, expe
     Ok(())
 }
 
-/// Groups whose kernels are refused are taken apart, with the same bits; it is an error only if op by op is refused too.
+/// Groups whose kernels are refused are taken apart, with the same bits; it is an error only if op by op is refused
+/// too.
 fn refused(case: &Case, options: &Options, expected: &[Array]) -> Result<(), String> {
     let reason = Reason::GroupTooLarge;
     let accepts = |kernel: &Kernel| if kernel.insts.len() > MOST_INSTS { Err(reason.clone()) } else { Ok(()) };

@@ -246,8 +246,8 @@ fn check_call(call: &Call, seed: u64, compiled: bool) -> usize {
     compared
 }
 
-/// Runs `check` on calls of every differentiable row; it says how much it compared, which must not be nothing. Rows that
-/// take few of the numbers proposed are tried longer.
+/// Runs `check` on calls of every differentiable row; it says how much it compared, which must not be nothing. Rows
+/// that take few of the numbers proposed are tried longer.
 fn on_all_rows(salt: u64, rounds: u64, check: impl Fn(&Call, u64, u64) -> usize) {
     let mut failed = Vec::new();
     for (number, &op) in Op::ALL.iter().enumerate().filter(|(_, op)| op.is_differentiable()) {

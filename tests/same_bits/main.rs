@@ -1,9 +1,9 @@
 //! The promise of the same bits: random graphs, compiled on every tier, against their ops run one by one.
 //!
 //! Every graph is also planned legally, by rules that `legality` judges without the fuser: the groups of the base
-//! partitioner and the kernels of the plan. A failure prints the seed, the graph as text after shrinking, its plan, and the first element that differs.
-//! `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs. A part of them runs again as on machines
-//! with weaker vectors; `OPFUSE_ISA` replays that.
+//! partitioner and the kernels of the plan. A failure prints the seed, the graph as text after shrinking, its plan, and
+//! the first element that differs. `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs. A part
+//! of them runs again as on machines with weaker vectors; `OPFUSE_ISA` replays that.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of graphs is printed")]
 
@@ -54,7 +54,8 @@ fn random_graphs_have_eagers_bits() {
     assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
 }
 
-/// What code may use is settled once in a process, so other machines, and stores for large outputs alone, are processes of their own.
+/// What code may use is settled once in a process, so other machines, and stores for large outputs alone, are processes
+/// of their own.
 #[test]
 fn other_machines_and_stores_have_the_same_bits() {
     let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS }) / 8;

@@ -87,8 +87,8 @@ impl Builder {
         let x = self.find(|ty| !ty.number)?;
         if op == Op::ViewDtype {
             let dtype = self.random.pick(&DType::ALL);
-            // Any bit pattern is a value of every dtype but bool; a wider one asks for more of the input's offset in its
-            // storage than a graph says.
+            // Any bit pattern is a value of every dtype but bool; a wider one asks for more of the input's offset in
+            // its storage than a graph says.
             let is_wide = dtype.size() > self.graph[x].ty.dtype.size();
             let dtype = if dtype == DType::Bool || is_wide { DType::U8 } else { dtype };
             return self.call(op, &[x], smallvec![Attr::DType(dtype)]);

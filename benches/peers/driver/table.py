@@ -2,6 +2,7 @@
 
 import math
 import os
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ as their users call them: one call where there is one.
 machine. *Of floor* is how many times that the compiled row takes. `benches/peers/driver/floor.py` says what is counted,
 and `benches/peers/src/bin/roofline.rs` measures the machine.
 
-Libraries: {peers}.
+{peers}
 
 ![opfuse beside other libraries](peers.svg)
 """
@@ -105,22 +106,26 @@ def rows(kept, rooflines):
     return compared
 
 
+def libraries(others):
+    return textwrap.fill(f"Libraries: {others or 'no other library'}.", 120, break_long_words=False, break_on_hyphens=False)
+
+
 def markdown(rows, rooflines, versions):
     dates = sorted({row.date for row in rows})
     when = f", {dates[0]}" if len(dates) == 1 else f", {dates[0]} to {dates[-1]}" if dates else ""
     peers = [versions.get(peer) or peer for peer in PEERS if any(peer in row.results for row in rows)]
     others = ", ".join(dict.fromkeys(peer for peer in peers if not peer.startswith("opfuse")))
     whole = [row for row in rows if row.row not in CALLS]
-    behind = sorted((row for row in whole if row.ratio and row.ratio < 1), key=lambda row: row.ratio)
+    slower = sorted((row for row in whole if row.ratio and row.ratio < 1), key=lambda row: row.ratio)
     slow = sorted((row for row in rows if row.eager_ratio and row.eager_ratio < 1), key=lambda row: row.eager_ratio)
-    ahead = [row for row in whole if row not in behind]
+    ahead = [row for row in whole if row not in slower]
     parts = [
-        HEAD.format(when=when, machine=machine(), peers=others or "no other library"),
+        HEAD.format(when=when, machine=machine(), peers=libraries(others)),
         "## Summary\n",
         *summary(rows, whole),
-        "\n## Compiled: rows behind the best peer\n",
-        *compiled_table(behind),
-        "\n## Eager: rows behind PyTorch's eager calls\n",
+        "\n## Compiled: rows slower than the best peer\n",
+        *compiled_table(slower),
+        "\n## Eager: rows slower than PyTorch's eager calls\n",
         *eager_table(slow),
         "\n## Compiled: rows ahead\n",
         *compiled_table(ahead),
@@ -284,7 +289,7 @@ def geometric_mean(values):
 
 
 def ratio(value):
-    """Times as fast; what is behind stands out."""
+    """Times as fast; what is slower stands out."""
     return f"**{value:.2f}**" if value and value < 1 else times(value)
 
 

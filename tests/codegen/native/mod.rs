@@ -1,4 +1,5 @@
-//! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; its memory and its threads.
+//! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; its memory and its
+//! threads.
 //!
 //! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_CASES=n` another number of them.
 

@@ -147,7 +147,8 @@ pub(crate) fn interleaved(dtype: DType, rows: usize, lanes: usize, apart: [usize
     case
 }
 
-/// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked for.
+/// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked
+/// for.
 pub(crate) fn gathered(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
     let mut b = Builder::default();
     let args = loads(&mut b, &[dtype.compute(); 2]);

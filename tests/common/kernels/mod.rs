@@ -1,5 +1,5 @@
-//! Kernels on buffers for the tests of code generators: how they are built and placed in memory, what the interpreter makes
-//! of them, and which there are.
+//! Kernels on buffers for the tests of code generators: how they are built and placed in memory, what the interpreter
+//! makes of them, and which there are.
 
 pub(crate) mod listed;
 #[allow(dead_code, reason = "these tests use a part of the generator")]

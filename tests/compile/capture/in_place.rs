@@ -1,5 +1,5 @@
-//! Writes through views and by index in compiled functions: they touch what they change and no more, where nobody reads the
-//! old value any more, and have eager's bits and eager's effects where somebody does.
+//! Writes through views and by index in compiled functions: they touch what they change and no more, where nobody reads
+//! the old value any more, and have eager's bits and eager's effects where somebody does.
 
 use super::check::{look, ramp};
 use opfuse::autograd::no_grad;

@@ -16,7 +16,8 @@ use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::device::generator::DEFAULT_SEED;
 use opfuse::{DType, Tensor};
 
-/// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it left them.
+/// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it
+/// left them.
 pub(crate) fn check(
     case: &Case,
     operator: &Operator,

@@ -2,8 +2,8 @@
 //!
 //! `tests/golden` holds, per operator, calls with their arguments and what the reference gave: `SCHEMA.md` there
 //! describes the format. Each case is called through the boxed dispatcher and compared whole: values, dtypes, sizes,
-//! strides, aliasing, storage after a write, class of an error, gradients. Then it is called as a compiled function, which must give
-//! the bits of the eager call on every tier.
+//! strides, aliasing, storage after a write, class of an error, gradients. Then it is called as a compiled function,
+//! which must give the bits of the eager call on every tier.
 //!
 //! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators,
 //! `OPFUSE_GOLDEN_TIERS=vm` some tiers (`none` for none), `OPFUSE_GOLDEN_LISTED=n` how many failures are listed.

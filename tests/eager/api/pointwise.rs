@@ -118,7 +118,8 @@ fn operators_on_every_number() -> Result<()> {
     Ok(())
 }
 
-/// Factors and divisors without dims are not rounded to 16 bits, as PyTorch 2.15 has them: in eager calls, in place, and compiled.
+/// Factors and divisors without dims are not rounded to 16 bits, as PyTorch 2.15 has them: in eager calls, in place,
+/// and compiled.
 #[test]
 fn sixteen_bit_floats_are_scaled_by_whole_numbers_of_f32() -> Result<()> {
     const INF: f32 = f32::INFINITY;

@@ -57,7 +57,8 @@ fn normalizations() {
     check_error(y.layer_norm([3], None, None, 0.0), &["layer_norm", "[3]"]);
 }
 
-/// A few columns side by side are folded as each would be alone: in eager calls and compiled, over one dim and between others.
+/// A few columns side by side are folded as each would be alone: in eager calls and compiled, over one dim and between
+/// others.
 #[test]
 fn few_columns_are_folded_like_each_alone() -> Result<()> {
     let folds: [fn(&Tensor, i64) -> Result<Tensor>; 4] = [

@@ -1,4 +1,5 @@
-//! Results of compiled functions that share their elements: autograd sees the views that it would see behind eager calls.
+//! Results of compiled functions that share their elements: autograd sees the views that it would see behind eager
+//! calls.
 
 use super::{gradient, leaf, refused, values};
 use opfuse::autograd::no_grad;

@@ -48,7 +48,7 @@ pub(crate) const WORDS: &[Word] = &[
         "gathered, transposed, deinterleaved",
     ),
     word(&["what|that|which suits", "suit|suits it|them|all|the|another"], "applicable"),
-    word(&["behind|after a|the|its|any|matrix product|products", "behind products"], "epilogue"),
+    word(&["behind a|the|its|any|matrix product|products", "behind products"], "epilogue"),
     word(&["a|the|no|vm's machine of|for tiles|vm", "vm's machine", "the vm is a machine"], "interpreter"),
     Word { patterns: &["text|texts"], say: "source", within: CUDA },
     Word {

@@ -1,9 +1,9 @@
 //! Memory runs out: every allocation of every program fails once, and nothing is lost.
 //!
 //! Programs are those written here, and the calls of `tests/golden` (`golden.rs`). A program is run once to count its
-//! allocations, then once for each of them with a [`Fault`] that lets it fail. The call returns an error that names bytes and
-//! device, the inputs keep their values, the memory in use is what it was, and the same program without a fault gives the same
-//! bits. The account covers the process, so each test runs in a process of its own.
+//! allocations, then once for each of them with a [`Fault`] that lets it fail. The call returns an error that names
+//! bytes and device, the inputs keep their values, the memory in use is what it was, and the same program without a
+//! fault gives the same bits. The account covers the process, so each test runs in a process of its own.
 
 #![allow(clippy::print_stdout, reason = "the counts are this test's output")]
 
