@@ -1,7 +1,7 @@
-//! What a call asks of the driver: starting its kernels, and nothing else once it was made before.
+//! The driver calls of a repeated call: it starts its kernels, and does nothing else.
 
 use crate::driver::{calls_during, leave_context};
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::device::{Stream, StreamGuard};
 use opfuse::{DType, Device, Result, Tensor, compile};
 
@@ -20,7 +20,7 @@ fn bits(x: &Tensor) -> Vec<u32> {
     x.to_vec::<f32>().expect("it can be read").into_iter().map(f32::to_bits).collect()
 }
 
-/// A call made for the twentieth time asks for just this.
+/// The driver calls of the twentieth call are exactly these.
 fn check(name: &str, expected: &[(&str, i64)], call: impl Fn() -> Result<()>) {
     for _ in 0..19 {
         call().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -35,8 +35,8 @@ fn layers(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn calls_made_again() {
-    stand_ins::only(&[], || {
+fn repeated_calls_only_start_kernels() {
+    fakes::only(&[], || {
         let (x, w) = (table(9, 12), table(12, 12));
         let [x, w] = [&x, &w].map(there);
         let once = [("cuLaunchKernel", 1)];
@@ -64,7 +64,7 @@ fn calls_made_again() {
         let compiled = compile(layers);
         check("a graph", &[("cuGraphLaunch", 1)], || compiled.call((&x, &w)).map(drop));
 
-        // Other memory is put into the kernels that use it: one of them reads the input.
+        // New addresses are set in the kernels that use them: one kernel reads the input.
         let other = there(&table(9, 12));
         compiled.call((&other, &w)).expect("it runs, with its result in other memory too");
         let calls = calls_during(|| drop(compiled.call((&x, &w)).expect("it runs")));
@@ -72,10 +72,10 @@ fn calls_made_again() {
     });
 }
 
-/// Whoever shares the thread may make another context current.
+/// Another library on the same thread may make its own context current.
 #[test]
-fn contexts_of_others() {
-    stand_ins::only(&[], || {
+fn calls_work_after_another_library_changed_the_context() {
+    fakes::only(&[], || {
         let x = table(3, 5);
         let there_x = there(&x);
         let on_second = x.to_device(Device::cuda(1)).expect("there is a second device");
@@ -97,10 +97,10 @@ fn contexts_of_others() {
     });
 }
 
-/// Two streams that share memory wait for each other, which takes points; each for itself takes none.
+/// Two streams that share memory wait for each other, which takes events. A stream alone takes none.
 #[test]
-fn streams_apart() {
-    stand_ins::only(&[], || {
+fn streams_that_share_nothing_take_no_events() {
+    fakes::only(&[], || {
         let x = table(3, 5);
         let streams = [0, 1].map(|_| Stream::new(GPU).expect("there is one"));
         let on = |stream: &Stream| {
@@ -119,10 +119,10 @@ fn streams_apart() {
     });
 }
 
-/// Numbers travel with the launch, whatever they and the tensors are made of, and are those of the call.
+/// Numbers are part of the launch, whatever their dtype and that of the tensors, and are those of the call.
 #[test]
 fn numbers_are_those_of_the_call() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8};
         let x = table(4, 9);
         let [whole, fraction] = [[1i64, -3, 100], [7, 0, -1]];

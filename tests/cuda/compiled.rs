@@ -1,6 +1,6 @@
 //! Compiled functions on a device: the bits of the CPU, kernels on the device, and reasons for what runs elsewhere.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::autograd::no_grad;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Result, Tensor, compile};
@@ -34,7 +34,7 @@ fn check(name: &str, function: fn(&Tensor, &Tensor) -> Result<Tensor>, x: &Tenso
 
 #[test]
 fn functions_have_the_bits_of_the_cpu() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         let (x, y) = (table(7, 50), table(1, 50));
         let chain = check("chain", |x, y| ((x * y)? + 1.0)?.tanh()?.maximum(y), &x, &y);
         assert_eq!((chain.kernels_after, chain.groups[0].device), (1, Some(GPU)), "{chain}");
@@ -71,8 +71,8 @@ fn functions_have_the_bits_of_the_cpu() {
 }
 
 #[test]
-fn gradients_run_there() {
-    stand_ins::with(&[], || {
+fn gradients_run_on_the_device() {
+    fakes::with(&[], || {
         let function = |x: &Tensor, w: &Tensor| (x * w)?.sigmoid()?.square()?.sum_all();
         let gradients = |device: Device, compiled: bool| -> Result<Vec<Vec<u32>>> {
             let leaves = [table(4, 9), table(1, 9)].map(|x| x.to_device(device).expect("it is there"));
@@ -95,8 +95,8 @@ fn gradients_run_there() {
 }
 
 #[test]
-fn writes_and_draws() {
-    stand_ins::with(&[], || {
+fn writes_and_draws_are_those_of_the_cpu() {
+    fakes::with(&[], || {
         let run = |device: Device| -> Result<Vec<Vec<u32>>> {
             opfuse::manual_seed(7);
             let x = table(3, 5).to_device(device)?;
@@ -117,7 +117,7 @@ fn writes_and_draws() {
 
 #[test]
 fn tensors_of_two_devices_are_not_one_executable() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         let x = table(2, 3);
         let there = x.to_device(GPU).expect("there is a device");
         let both = compile(|a: &Tensor, b: &Tensor| Ok::<_, opfuse::Error>((a.add(a)?, b.mul(2.0)?)));

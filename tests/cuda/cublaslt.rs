@@ -1,17 +1,17 @@
 //! Products by cublasLt with `Numerics::Fast`: how close they are, what is one call, and that nothing else calls it.
 //!
-//! A sum of k products in a type whose unit roundoff is u is, in whatever order, within k u / (1 - k u) of the sum of
-//! their magnitudes; that is the bound here, in f32 for 16-bit floats and f32, and in f64, with one rounding to the
-//! dtype at the end.
+//! Let u be the unit roundoff of a type. A sum of k products in that type, in any order, is off by at most k u / (1 - k
+//! u) times the sum of their magnitudes. That is the bound here. Sums of 16-bit floats and of f32 are in f32, those of
+//! f64 in f64, and one rounding to the dtype follows.
 
 use crate::driver::{calls_during, cublaslt_calls};
-use crate::stand_ins::{self, on_device, report};
+use crate::fakes::{self, on_device, report};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Numerics, Result, Tensor, compile, numerics};
 
 pub(crate) const GPU: Device = Device::cuda(0);
 
-/// Products by cublasLt wherever it takes them, whatever the model says.
+/// Forces cublasLt for every product that it supports, whatever the model says.
 pub(crate) const LIBRARY: (&str, &str) = ("OPFUSE_CUDA_PRODUCTS", "cublaslt");
 
 pub(crate) const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
@@ -31,9 +31,9 @@ pub(crate) fn values(x: &Tensor) -> Result<Vec<f64>> {
     x.to_device(Device::CPU)?.to_dtype(DType::F64)?.to_vec::<f64>()
 }
 
-/// Runs `work` on stand-ins or a device with these settings and fast numerics, if cublasLt is there.
+/// Runs `work` on fakes or a device with these settings and fast numerics, if cublasLt is there.
 pub(crate) fn fast(settings: &[(&str, &str)], work: impl FnOnce() -> Result<()>) {
-    stand_ins::with(settings, || {
+    fakes::with(settings, || {
         let _fast = numerics(Numerics::Fast);
         work().expect("nothing fails");
     });
@@ -45,7 +45,7 @@ fn has_library() -> Result<bool> {
     let x = there(&table(&[4, 4], DType::F32)?)?;
     x.matmul(&x)?;
     let called = counts().cublaslt == 1;
-    assert!(called || on_device(), "the stand-in is there");
+    assert!(called || on_device(), "the fake is there");
     if !called {
         report("skipped: cublasLt is not there");
     }
@@ -70,7 +70,7 @@ impl Exact {
         Ok(Exact { values: values(&wide_a.matmul(&wide_b)?)?, bounds })
     }
 
-    /// Behind an addition of a number per column and a function whose slope is at most `slope`; both cost roundings in
+    /// The same after adding a number per column and applying a function whose slope is at most `slope`. Both round in
     /// f32.
     fn then(self, bias: &[f64], slope: f64, function: impl Fn(f64) -> f64) -> Exact {
         let columns = bias.len().max(1);
@@ -135,7 +135,7 @@ const PRODUCTS: &[(&str, Side, Side, bool)] = &[
     ("batches of batches", (&[2, 1, 7, 33], AS_IT_IS), (&[3, 33, 13], AS_IT_IS), true),
 ];
 
-/// Sizes 0, which need no library.
+/// Products with a size of 0, which do not call the library.
 const EMPTY: &[(&[usize], &[usize])] =
     &[(&[0, 4], &[4, 3]), (&[3, 4], &[4, 0]), (&[3, 0], &[0, 2]), (&[0, 0], &[0, 0]), (&[0, 3, 4], &[0, 4, 2])];
 
@@ -171,7 +171,7 @@ fn products_are_close() {
 }
 
 #[test]
-fn products_of_nothing_are_not_its() {
+fn empty_products_do_not_call_it() {
     fast(&[LIBRARY], || {
         if !has_library()? {
             return Ok(());
@@ -194,7 +194,7 @@ fn products_of_nothing_are_not_its() {
     });
 }
 
-/// Whole numbers that every sum of them holds have one product.
+/// Sums of small whole numbers are exact in any order, so there is one right product.
 #[test]
 fn whole_numbers_are_exact() {
     fast(&[LIBRARY], || {
@@ -259,8 +259,7 @@ fn layers_are_one_call_where_it_has_them() {
                     reset_counts();
                     let found = compiled.call((&x, &w, &b))?;
                     let (calls, launches) = (counts().cublaslt, counts().launches);
-                    // A pass behind it reads a product that was rounded, as does an eager call, which the first one may
-                    // be.
+                    // A separate pass reads a rounded product. So does an eager call, which the first call may be.
                     if (is_one && call > 0) || dtype == DType::F32 {
                         exact.check(name, &found)?;
                     }
@@ -281,9 +280,10 @@ fn layers_are_one_call_where_it_has_them() {
     });
 }
 
-/// What only looks like an epilogue: numbers that are no column's, results of another dtype, products that are kept.
+/// What only looks like an epilogue: numbers that are not per column, results of another dtype, products that are
+/// outputs.
 #[test]
-fn what_is_no_epilogue_is_a_pass() {
+fn what_is_no_epilogue_is_a_separate_pass() {
     type Function = fn(&Tensor, &Tensor, &Tensor) -> Result<Vec<Tensor>>;
     const FUNCTIONS: &[(&str, Function)] = &[
         ("a number per row", |x, w, b| Ok(vec![x.matmul(w)?.add(&b.unsqueeze(1)?)?])),
@@ -337,10 +337,10 @@ pub(crate) fn close(name: &str, found: &Tensor, expected: &Tensor) -> Result<()>
     Ok(())
 }
 
-/// A call made again is one call of it, and looks for nothing.
+/// A repeated call is one call of cublasLt, and searches for no algorithm.
 #[test]
-fn a_call_made_again() {
-    stand_ins::only(&[LIBRARY], || {
+fn a_repeated_call_is_one_call_of_the_library() {
+    fakes::only(&[LIBRARY], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             let (x, w, b) = (

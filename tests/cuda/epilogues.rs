@@ -1,6 +1,6 @@
-//! Kernels behind products on tensor cores: one launch, with the bits of the calls one by one.
+//! Epilogues of products on tensor cores: one launch, with the bits of the calls one by one.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Numerics, Result, Tensor, compile, numerics};
 
@@ -38,7 +38,7 @@ const LAYERS: &[(&str, u64, Layer)] = &[
         let sum = x.matmul(w)?.add(bias)?;
         Ok(vec![sum.tanh()?, sum.gt(0.0)?.to_dtype(DType::F32)?])
     }),
-    // What moves elements of a computed value is a kernel of its own.
+    // A kernel that reorders elements of a product is no epilogue.
     ("heads", 2, |x, w, bias, _| {
         let sum = x.select(0, 2)?.matmul(w)?.add(bias)?;
         Ok(vec![sum.reshape([40, 4, 8])?.permute([1, 0, 2])?.contiguous()?])
@@ -49,7 +49,7 @@ const LAYERS: &[(&str, u64, Layer)] = &[
         let first = x.select(0, 0)?.matmul(w)?.add(bias)?.relu()?;
         Ok(vec![first.matmul(&w.t()?)?.sigmoid()?])
     }),
-    // The product is wanted itself, folded, or turned: it is stored.
+    // The product is an output, is reduced, or is transposed: it is stored.
     ("returned", 2, |x, w, _, _| {
         let product = x.select(0, 0)?.matmul(w)?;
         Ok(vec![product.relu()?, product])
@@ -59,7 +59,7 @@ const LAYERS: &[(&str, u64, Layer)] = &[
 
 #[test]
 fn layers_have_the_bits_of_their_calls() {
-    stand_ins::with(&[OWN], || {
+    fakes::with(&[OWN], || {
         let _fast = numerics(Numerics::Fast);
         let mut wrong = Vec::new();
         for dtype in [DType::F16, DType::BF16] {

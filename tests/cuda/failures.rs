@@ -1,6 +1,7 @@
-//! What can go wrong: each is an error that says what and where, live tensors stay, and the process goes on.
+//! What can go wrong: each failure is an error that says what and where. Live tensors stay valid, and the process goes
+//! on.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::device::{DeviceGuard, DeviceKind, Storage, Stream, current_device, runtime};
 use opfuse::{Device, Error, Result, Tensor};
 
@@ -8,7 +9,7 @@ fn numbers() -> Tensor {
     Tensor::from_slice(&[1.0f32, -2.0, 3.0], &[3]).expect("memory is there")
 }
 
-/// The error has all these words, and the CPU works as before.
+/// Checks that the error has all these words, and that the CPU works as before.
 fn check<T: std::fmt::Debug>(result: Result<T>, words: &[&str]) {
     let error = result.expect_err("it fails").to_string();
     for word in words {
@@ -19,8 +20,8 @@ fn check<T: std::fmt::Debug>(result: Result<T>, words: &[&str]) {
 }
 
 #[test]
-fn no_driver() {
-    stand_ins::without(&[("OPFUSE_CUDA_LIB_DIR", "/nowhere")], || {
+fn a_missing_driver_is_an_error() {
+    fakes::without(&[("OPFUSE_CUDA_LIB_DIR", "/nowhere")], || {
         if runtime::device_count(DeviceKind::Cuda) > 0 {
             return;
         }
@@ -34,19 +35,19 @@ fn no_driver() {
 }
 
 #[test]
-fn no_device() {
-    stand_ins::with(&[("OPFUSE_STAND_IN_DEVICES", "0")], || {
+fn a_missing_device_is_an_error() {
+    fakes::with(&[("OPFUSE_FAKE_DEVICES", "0")], || {
         check(numbers().to_device(Device::cuda(0)), &["CUDA_ERROR_NO_DEVICE", "use the cpu"]);
     });
 }
 
 #[test]
-fn no_compiler() {
-    let Some(folder) = stand_ins::folder() else { return };
+fn a_missing_compiler_is_an_error() {
+    let Some(folder) = fakes::folder() else { return };
     let alone = folder.join("driver_alone");
     std::fs::create_dir_all(&alone).expect("a folder can be made");
     let _ = std::fs::copy(folder.join("libcuda.so.1"), alone.join("libcuda.so.1"));
-    stand_ins::without(&[("OPFUSE_CUDA_LIB_DIR", alone.to_str().expect("it has a name in letters"))], || {
+    fakes::without(&[("OPFUSE_CUDA_LIB_DIR", alone.to_str().expect("it has a name in letters"))], || {
         let there = numbers().to_device(Device::cuda(0)).expect("there is a device");
         for _ in 0..2 {
             let result = there.add(&there);
@@ -60,8 +61,8 @@ fn no_compiler() {
 }
 
 #[test]
-fn numbers_of_devices() {
-    stand_ins::only(&[], || {
+fn unknown_device_numbers_are_errors() {
+    fakes::only(&[], || {
         let x = numbers();
         assert_eq!(runtime::device_count(DeviceKind::Cuda), 2);
         check(x.to_device(Device::cuda(2)), &["cuda:2 does not exist; there are 2"]);
@@ -75,8 +76,8 @@ fn numbers_of_devices() {
 }
 
 #[test]
-fn operands_on_several_devices() {
-    stand_ins::only(&[], || {
+fn operands_on_several_devices_are_refused() {
+    fakes::only(&[], || {
         let x = numbers();
         let [a, b] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
         check(a.add(&b), &["add", "cuda:0", "cuda:1", "to_device"]);
@@ -85,7 +86,7 @@ fn operands_on_several_devices() {
         // A single element of the CPU is a number.
         let two = Tensor::scalar(2.0f32).expect("memory is there");
         assert_eq!(a.mul(&two).and_then(|y| y.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));
-        // Copies may cross.
+        // Copies may go from device to device.
         b.copy_(&a.mul(3).expect("it is computed")).expect("copies cross devices");
         x.copy_(&b).expect("copies come home");
         assert_eq!(x.to_vec::<f32>(), Ok(vec![3.0, -6.0, 9.0]));
@@ -93,15 +94,15 @@ fn operands_on_several_devices() {
 }
 
 #[test]
-fn no_memory() {
-    stand_ins::with(&[("OPFUSE_STAND_IN_MEMORY", "3000000")], || {
+fn running_out_of_memory_is_an_error() {
+    fakes::with(&[("OPFUSE_FAKE_MEMORY", "3000000")], || {
         let large = |index| Tensor::full(&[250_000], 1.0f32, None)?.to_device(Device::cuda(index));
         let [a, b] = [large(0).expect("a third fits"), large(0).expect("so does another")];
         let error = large(0).expect_err("the third does not");
         assert!(matches!(&error, Error::OutOfMemory { device, .. } if device == "cuda:0"), "{error}");
         check(a.add(&b), &["out of memory on cuda:0", "1000000 bytes"]);
         assert_eq!(b.to_vec::<f32>().map(|all| all.len()), Ok(250_000));
-        // What is free goes back before a request fails, even if its size is another.
+        // Cached blocks of all sizes are released before a request fails.
         drop(a);
         let other = Tensor::full(&[330_000], 1.0f32, None).and_then(|x| x.to_device(Device::cuda(0)));
         assert_eq!(other.map(|x| x.numel()), Ok(330_000));
@@ -110,8 +111,8 @@ fn no_memory() {
 }
 
 #[test]
-fn division_by_zero() {
-    stand_ins::with(&[], || {
+fn an_integer_division_by_zero_is_an_error() {
+    fakes::with(&[], || {
         let x =
             Tensor::from_slice(&[1i64, 2, 0], &[3]).and_then(|x| x.to_device(Device::cuda(0))).expect("it is there");
         check(x.remainder(&x).and_then(|y| y.to_vec::<i64>()), &["ZeroDivisionError", "cuda:0"]);
@@ -120,8 +121,8 @@ fn division_by_zero() {
 }
 
 #[test]
-fn text_that_does_not_compile() {
-    stand_ins::with(&[("OPFUSE_STAND_IN_SYNTAX", "not_a_type x;")], || {
+fn source_that_does_not_compile_is_an_error() {
+    fakes::with(&[("OPFUSE_FAKE_SYNTAX", "not_a_type x;")], || {
         let there = numbers().to_device(Device::cuda(0)).expect("there is a device");
         for _ in 0..2 {
             check(there.neg(), &["NVRTC_ERROR_COMPILATION", "not_a_type"]);
@@ -131,8 +132,8 @@ fn text_that_does_not_compile() {
 }
 
 #[test]
-fn a_kernel_that_fails_is_told_late() {
-    stand_ins::with(&[("OPFUSE_STAND_IN_FAIL", "1")], || {
+fn a_failed_kernel_is_reported_asynchronously() {
+    fakes::with(&[("OPFUSE_FAKE_FAIL", "1")], || {
         let x = numbers();
         let [there, other] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
         let result = there.neg().expect("a launch does not wait for its kernel");
@@ -145,8 +146,8 @@ fn a_kernel_that_fails_is_told_late() {
 }
 
 #[test]
-fn indices_outside_their_dimension() {
-    stand_ins::with(&[], || {
+fn out_of_range_indices_are_errors() {
+    fakes::with(&[], || {
         let table = Tensor::arange(0, 20, 1).and_then(|x| x.reshape([5, 4])).expect("memory is there");
         let there = table.to_device(Device::cuda(0)).expect("there is a device");
         let at = |indices: &[i64]| {
@@ -168,11 +169,12 @@ fn indices_outside_their_dimension() {
     });
 }
 
-/// The check itself is what finds them: without it nothing is said, and nothing outside is read.
+/// The bounds check in the kernel is what finds such indices: without it there is no error, and nothing outside is
+/// read.
 #[test]
-fn a_missing_check_of_indices_is_seen() {
-    let change = [("OPFUSE_STAND_IN_FROM", "fault_index(w"), ("OPFUSE_STAND_IN_TO", "if (w.at[0] > 9) fault_index(w")];
-    stand_ins::with(&change, || {
+fn a_missing_bounds_check_is_detected() {
+    let change = [("OPFUSE_FAKE_FROM", "fault_index(w"), ("OPFUSE_FAKE_TO", "if (w.at[0] > 9) fault_index(w")];
+    fakes::with(&change, || {
         let index = Tensor::from_slice(&[1i64, 7], &[2]).expect("memory is there");
         let [there, index] = [numbers(), index].map(|x| x.to_device(Device::cuda(0)).expect("there is a device"));
         assert_eq!(there.index_select(0, &index).and_then(|rows| rows.to_vec::<f32>()), Ok(vec![-2.0, 0.0]));

@@ -1,7 +1,7 @@
-//! `Numerics::Fast` on a device: what changes and by how much, what stays as it is, what is reported, and that no
-//! choice leaks into calls of the other.
+//! `Numerics::Fast` on a device: what changes and by how much, what keeps its bits, and what is reported. Neither mode
+//! leaks into calls of the other.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{CompileOptions, DType, Device, Numerics, Result, Tensor, cat, compile, compile_with, numerics};
 
@@ -26,13 +26,13 @@ pub(crate) fn bits(x: &Tensor) -> Vec<u64> {
     values.into_iter().map(f64::to_bits).collect()
 }
 
-/// The product in f64, and that of the magnitudes.
+/// The product in f64, and the product of the magnitudes.
 fn exact(a: &Tensor, b: &Tensor) -> Result<[Vec<f64>; 2]> {
     let [a, b] = [a.to_dtype(DType::F64)?, b.to_dtype(DType::F64)?];
     Ok([a.matmul(&b)?.to_vec()?, a.abs()?.matmul(&b.abs()?)?.to_vec()?])
 }
 
-/// Every element is within what sums in f32 and one rounding allow.
+/// Checks that every element is within the bound of sums in f32 and one rounding.
 pub(crate) fn check_close(found: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let depth = a.sizes()[1] as f64;
     let digits = if found.dtype() == DType::F16 { 11 } else { 8 };
@@ -48,7 +48,7 @@ pub(crate) fn check_close(found: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> 
 
 #[test]
 fn products_of_halves_are_close() {
-    stand_ins::with(&[OWN], || {
+    fakes::with(&[OWN], || {
         for dtype in [DType::F16, DType::BF16] {
             for [m, k, n] in [[70, 300, 40], [5, 64, 129], [1, 7, 1], [3, 0, 2], [0, 4, 4]] {
                 let run = || -> Result<()> {
@@ -72,13 +72,13 @@ fn products_of_halves_are_close() {
     });
 }
 
-/// A bias is added to sums that are not rounded, so nothing but the order of sums tells a linear layer from the CPU's.
+/// A bias is added to sums that are not rounded, so a linear layer differs from the CPU's in the order of sums alone.
 #[test]
-fn linear_layers_take_halves_as_they_are() {
-    stand_ins::with(&[OWN], || {
+fn linear_layers_do_not_widen_halves() {
+    fakes::with(&[OWN], || {
         for dtype in [DType::F16, DType::BF16] {
             let run = || -> Result<()> {
-                // No sum is beyond the numbers of f16.
+                // No sum overflows f16.
                 let (x, w) = (table(40, 300, dtype)?.mul(0.125)?, table(24, 300, dtype)?.mul(0.125)?);
                 let bias = table(1, 24, dtype)?.squeeze(0)?;
                 let layer = |x: &Tensor, w: &Tensor, bias: &Tensor| x.linear(w, Some(bias));
@@ -108,22 +108,21 @@ fn linear_layers_take_halves_as_they_are() {
     });
 }
 
-/// A matrix with a column of ones behind it, on the CPU.
+/// A matrix with a column of ones appended, on the CPU.
 fn with_ones(x: &Tensor) -> Result<Tensor> {
     let x = x.to_device(Device::CPU)?;
     cat(&[&x, &Tensor::ones(&[x.sizes()[0], 1], x.dtype())?], 1)
 }
 
-/// A matrix with a row behind it, on the CPU.
+/// A matrix with a row appended, on the CPU.
 fn with_row(x: &Tensor, row: &Tensor) -> Result<Tensor> {
     cat(&[&x.to_device(Device::CPU)?, &row.to_device(Device::CPU)?.unsqueeze(0)?], 0)
 }
 
-/// The order of sums is seen in the bits, so which one a call has can be told; calls of either choice stay what they
-/// are whatever was called before.
+/// The bits show the order of sums, and so the mode of a call. The mode does not depend on earlier calls.
 #[test]
-fn choices_do_not_leak() {
-    stand_ins::with(&[OWN], || {
+fn modes_do_not_leak_into_later_calls() {
+    fakes::with(&[OWN], || {
         let run = || -> Result<()> {
             let [a, b] = [table(40, 300, DType::BF16)?, table(300, 24, DType::BF16)?];
             let (strict, c, d) = (bits(&a.matmul(&b)?), there(&a)?, there(&b)?);
@@ -159,7 +158,7 @@ fn choices_do_not_leak() {
 
 #[test]
 fn gradients_are_fast_too() {
-    stand_ins::with(&[OWN], || {
+    fakes::with(&[OWN], || {
         let gradient = |choice: Numerics, compiled: bool| -> Result<Vec<u64>> {
             let _guard = numerics(choice);
             let (x, w) = (there(&table(300, 200, DType::BF16)?)?, there(&table(200, 16, DType::BF16)?)?);
@@ -177,10 +176,10 @@ fn gradients_are_fast_too() {
     });
 }
 
-/// All but products of 16-bit floats is as it was.
+/// Everything but products of 16-bit floats has the same bits.
 #[test]
 fn the_rest_keeps_its_bits() {
-    stand_ins::with(&[OWN], || {
+    fakes::with(&[OWN], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
@@ -201,7 +200,7 @@ fn the_rest_keeps_its_bits() {
 
 #[test]
 fn reports_say_what_changed() {
-    stand_ins::with(&[OWN], || {
+    fakes::with(&[OWN], || {
         let run = || -> Result<()> {
             reset_counts();
             let (a, b) = (there(&table(40, 30, DType::F16)?)?, there(&table(30, 24, DType::F16)?)?);
@@ -219,7 +218,7 @@ fn reports_say_what_changed() {
             let fast = function.explain();
             assert!(fast.to_string().contains("fast: tensor cores sum products of f16 in f32"), "{fast}");
             assert!(fast.to_string().contains("OPFUSE_CUDA_PRODUCTS is own"), "{fast}");
-            // Where nothing is gained, nothing is said.
+            // A report has no remark where nothing changed.
             let [a, b] = [a.to_dtype(DType::I32)?, b.to_dtype(DType::I32)?];
             function.call((&a, &b))?;
             assert!(function.explain().groups.iter().all(|group| group.remarks.is_empty() && group.declined.is_none()));

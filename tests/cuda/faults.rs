@@ -1,8 +1,8 @@
-//! What kernels find wrong with their operands: the host does not wait for it, and is told before it takes a value for
-//! good.
+//! Faults that kernels find in their operands: the host does not wait for them, and gets the error before it uses a
+//! wrong value.
 
 use crate::driver::{self, calls_during};
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::device::{Event, Stream, StreamGuard};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{Device, Error, Result, Tensor, compile, embedding};
@@ -27,7 +27,7 @@ fn bits(x: &Tensor) -> Result<Vec<u32>> {
     Ok(x.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())
 }
 
-/// The error says what index was outside of the rows, of what op, and where.
+/// Checks that the error names the index, the op and the device.
 fn check<T>(found: Result<T>, op: &str, index: i64) {
     let error = found.err().unwrap_or_else(|| panic!("{op} tells nothing of index {index}")).to_string();
     for word in [op, "index", "cuda:0", "[0, 5]", &format!("got {index})")] {
@@ -48,38 +48,38 @@ fn on<T>(stream: &Stream, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 #[test]
-fn told_when_a_value_is_read() {
-    stand_ins::with(&[], || {
+fn a_fault_is_reported_when_a_value_is_read() {
+    fakes::with(&[], || {
         let (x, x_there) = (table(1), there(&table(1)));
         let (good, bad) = (there(&indices(&[0, 5, 2])), there(&indices(&[1, 6])));
         let y = embedding(&x_there, &bad).and_then(|y| y.mul(2.0)).expect("nobody waits");
-        // What follows is computed of it, and is as little to be trusted.
+        // Values computed from a wrong one are wrong too.
         let z = y.sum([0], false).and_then(|y| y.exp()).expect("nobody waits");
         check(bits(&z), "embedding", 6);
-        // Once: nobody is told twice, and the stream goes on.
+        // The error is reported once, and the stream goes on.
         assert!(bits(&z).is_ok());
         let rows = |x: &Tensor, at: &Tensor| x.index_select(0, at).and_then(|y| bits(&y));
         assert_eq!(rows(&x_there, &good), rows(&x, &indices(&[0, 5, 2])));
         check(rows(&x_there, &bad), "index_select", 6);
         check(rows(&x_there, &there(&indices(&[0, -7, 2]))), "index_select", -7);
         assert_eq!(bits(&x_there), bits(&x), "operands are as they were");
-        // Elements that are nowhere are zeros.
+        // Elements at out-of-range indices are zeros.
         let y = x_there.index_select(0, &bad).expect("nobody waits");
         check(bits(&y), "index_select", 6);
         let expected = x.index_select(0, &indices(&[1])).and_then(|y| bits(&y)).expect("the cpu reads it");
         assert_eq!(bits(&y).expect("it was told"), [&expected[..], &[0; 5]].concat());
-        // Numbers that are read one by one, text, and copies are values, too.
+        // Reading one number, printing, and copying read values, too.
         check(x_there.index_select(0, &bad).and_then(|y| y.sum((), false)?.item::<f32>()), "index_select", 6);
         check(x_there.index_select(0, &bad).and_then(|y| y.to_device(Device::CPU)), "index_select", 6);
-        if !stand_ins::on_device() {
+        if !fakes::on_device() {
             check(x_there.index_select(0, &bad).and_then(|y| y.to_device(Device::cuda(1))), "index_select", 6);
         }
     });
 }
 
 #[test]
-fn told_when_the_host_has_waited() {
-    stand_ins::with(&[], || {
+fn a_fault_is_reported_when_the_host_has_waited() {
+    fakes::with(&[], || {
         let x = there(&table(1));
         let bad = there(&indices(&[1, 6]));
         let stream = Stream::current(GPU).expect("there is one");
@@ -98,7 +98,7 @@ fn told_when_the_host_has_waited() {
         let error = stream.synchronize().expect_err("it is told").to_string();
         assert!(error.contains("ZeroDivisionError") && error.contains("cuda:0"), "{error}");
         assert_eq!(y.to_vec::<i64>(), Ok(vec![0, 0]));
-        // What was found first is named.
+        // The first fault is named.
         x.index_select(0, &bad).and_then(|_| n.remainder(&n)).expect("nobody waits");
         check(stream.synchronize(), "index_select", 6);
         assert_eq!(stream.synchronize(), Ok(()));
@@ -106,8 +106,8 @@ fn told_when_the_host_has_waited() {
 }
 
 #[test]
-fn told_at_a_later_launch() {
-    stand_ins::only(&[], || {
+fn a_fault_is_reported_at_a_later_launch() {
+    fakes::only(&[], || {
         let x = there(&table(1));
         let (good, bad) = (there(&indices(&[0, 5, 2])), there(&indices(&[1, 6])));
         let call = |at: &Tensor| embedding(&x, at).and_then(|y| y.mul(2.0));
@@ -117,11 +117,11 @@ fn told_at_a_later_launch() {
         let calls = calls_during(|| drop(call(&good).expect("nothing has run yet")));
         assert!(!has_waited(&calls), "{calls:?}");
         driver::run_all();
-        // It was not this call; nothing is started.
+        // The reporting call starts nothing.
         let calls = calls_during(|| check(call(&good), "embedding", 6));
         assert!(calls.iter().all(|&(name, _)| name != "cuLaunchKernel"), "{calls:?}");
         assert!(call(&good).and_then(|y| bits(&y)).is_ok());
-        // An operand that would be written to is as it was.
+        // An operand that would be written to keeps its values.
         drop(call(&bad).expect("nobody waits"));
         driver::run_all();
         check(x.mul_(3.0), "embedding", 6);
@@ -137,8 +137,8 @@ fn layers(x: &Tensor, at: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn compiled_and_replayed() {
-    stand_ins::with(&[], || {
+fn compiled_and_replayed_calls_report_faults() {
+    fakes::with(&[], || {
         let (x, good) = (table(1), indices(&[0, 5, 2]));
         let (x_there, good_there, bad) = (there(&x), there(&good), there(&indices(&[4, 77, 1])));
         let expected = layers(&x, &good).and_then(|y| bits(&y));
@@ -153,7 +153,7 @@ fn compiled_and_replayed() {
         }
         let counts = counts();
         assert!(counts.graphs == 1 && counts.replays > 30 && counts.fallbacks.is_empty(), "{counts:?}");
-        if stand_ins::on_device() {
+        if fakes::on_device() {
             return;
         }
         let calls = calls_during(|| {
@@ -170,10 +170,10 @@ fn compiled_and_replayed() {
     });
 }
 
-/// A function that reads a value on the way is told there.
+/// A function that reads a value gets the error at that read.
 #[test]
-fn told_at_a_break() {
-    stand_ins::with(&[], || {
+fn a_fault_is_reported_at_a_graph_break() {
+    fakes::with(&[], || {
         let function = compile(|x: &Tensor, at: &Tensor| {
             let rows = embedding(x, at)?;
             let most = rows.amax((), false)?.item::<f32>()?;
@@ -188,8 +188,8 @@ fn told_at_a_break() {
 }
 
 #[test]
-fn streams_are_told_their_own() {
-    stand_ins::with(&[], || {
+fn a_fault_is_reported_on_its_own_stream() {
+    fakes::with(&[], || {
         let streams = [0, 1].map(|_| Stream::new(GPU).expect("there is one"));
         let operands =
             |stream| on(stream, || Ok((there(&table(1)), there(&indices(&[1, 6])), there(&indices(&[1, 5])))));
@@ -205,16 +205,16 @@ fn streams_are_told_their_own() {
         assert_eq!(streams[0].synchronize(), Ok(()));
         drop(faulty);
 
-        // A value that another stream goes on with: it has waited for the one that made it.
+        // Another stream uses the value: it has waited for the stream that computed it.
         let faulty = on(&streams[0], || x.index_select(0, &bad)).expect("nobody waits");
         let more = on(&streams[1], || faulty.add(1.0)).expect("nobody waits");
         check(on(&streams[1], || bits(&more)), "index_select", 6);
         assert_eq!(streams.each_ref().map(Stream::synchronize), [Ok(()), Ok(())]);
-        // Behind that point the two have nothing in common.
+        // After that event the two streams are independent.
         let faulty = on(&streams[0], || x.index_select(0, &bad)).expect("nobody waits");
         assert_eq!(streams[1].synchronize(), Ok(()));
         assert!(on(&streams[1], || other_x.add(1.0).and_then(|y| bits(&y))).is_ok());
-        // A third one, by way of the second.
+        // A third stream gets it through the second.
         let third = Stream::new(GPU).expect("there is one");
         let more = on(&streams[1], || faulty.add(1.0)).expect("nobody waits");
         let last = on(&third, || more.add(1.0)).expect("nobody waits");
@@ -222,10 +222,10 @@ fn streams_are_told_their_own() {
     });
 }
 
-/// The stream that made a value may be gone.
+/// The stream that computed a value may have been dropped.
 #[test]
-fn streams_that_are_gone() {
-    stand_ins::with(&[], || {
+fn faults_of_dropped_streams_are_reported() {
+    fakes::with(&[], || {
         for round in 0..60 {
             let stream = Stream::new(GPU).expect("there is one");
             let faulty = || there(&table(1)).index_select(0, &there(&indices(&[1, 6])));
@@ -239,18 +239,18 @@ fn streams_that_are_gone() {
             check(bits(&y), "index_select", 6);
             assert!(bits(&y).is_ok());
         }
-        if !stand_ins::on_device() {
+        if !fakes::on_device() {
             let [records] = driver::calls(["cuMemHostAlloc"]);
             assert!(records < 10, "records are used again, but memory was asked for {records} times");
         }
     });
 }
 
-/// Each thread that uses a stream is told, so that none takes a wrong value for a right one; those that come later are
+/// Each thread that has used the stream gets the error, so that none uses a wrong value. Threads that use it later do
 /// not.
 #[test]
-fn threads_that_share_a_stream() {
-    stand_ins::with(&[], || {
+fn each_thread_of_a_stream_gets_the_error() {
+    fakes::with(&[], || {
         let x = there(&table(1));
         let (good, bad) = (there(&indices(&[0, 5, 2])), there(&indices(&[1, 6])));
         let expected = table(1).index_select(0, &indices(&[0, 5, 2])).and_then(|y| bits(&y)).expect("the cpu reads it");
@@ -260,7 +260,7 @@ fn threads_that_share_a_stream() {
                 scope.spawn(move || {
                     for call in 0..30 {
                         if call % 5 == thread {
-                            // Whoever is told first: this thread is, before it has a value, or was at one of its calls.
+                            // This thread gets the error before it has a value, or has got it in one of its calls.
                             check(x.index_select(0, bad).and_then(|y| bits(&y)), "index_select", 6);
                         }
                         match x.index_select(0, good).and_then(|y| bits(&y)) {
@@ -271,11 +271,11 @@ fn threads_that_share_a_stream() {
                 });
             }
         });
-        // Those that were told said it for all that was given before.
+        // The threads have reported everything that was launched before.
         let _ = Stream::current(GPU).and_then(|stream| stream.synchronize());
         let late = std::thread::scope(|scope| scope.spawn(|| x.add(1.0).and_then(|y| bits(&y))).join());
         assert!(late.expect("it ends").is_ok());
-        // What one thread has computed is read by another one, which has not used the stream before.
+        // A thread that has not used the stream reads what another thread has computed.
         let y = x.index_select(0, &bad).expect("nobody waits");
         let read = std::thread::scope(|scope| scope.spawn(|| bits(&y)).join());
         check(read.expect("it ends"), "index_select", 6);
@@ -285,8 +285,8 @@ fn threads_that_share_a_stream() {
 }
 
 #[test]
-fn gradients_of_an_embedding() {
-    stand_ins::with(&[], || {
+fn gradients_of_an_embedding_report_faults() {
+    fakes::with(&[], || {
         let gradient = |x: &Tensor, at: &Tensor| -> Result<Tensor> {
             let x = x.detach()?;
             x.set_requires_grad(true)?;
@@ -305,7 +305,7 @@ fn gradients_of_an_embedding() {
         }
         let good = there(&indices(&[0, 5, 2]));
         (0..3).for_each(|_| drop(gradient(&x_there, &good).expect("it runs")));
-        if !stand_ins::on_device() {
+        if !fakes::on_device() {
             let calls = calls_during(|| drop(gradient(&x_there, &good).expect("it runs")));
             assert!(!has_waited(&calls), "{calls:?}");
         }
@@ -313,10 +313,10 @@ fn gradients_of_an_embedding() {
     });
 }
 
-/// What is written in place has the elements whose indices are right, and nothing beside it is touched.
+/// A write in place writes the elements with valid indices, and touches nothing else.
 #[test]
-fn writes_at_indices_that_are_nowhere() {
-    stand_ins::with(&[], || {
+fn writes_at_invalid_indices_are_left_out() {
+    fakes::with(&[], || {
         let (x, bad) = (there(&table(1)), there(&indices(&[1, 6, -1])));
         let source = there(&Tensor::full(&[3, 5], 1.0f32, None).expect("memory is there"));
         let y = x.index_add(0, &bad, &source).expect("nobody waits");

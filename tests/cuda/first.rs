@@ -1,11 +1,11 @@
-//! Tensors on a device: there and back, pointwise and reduced, and what stays on the CPU.
+//! Tensors on a device: copies to it and back, pointwise ops, reductions, and what stays on the CPU.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::{Device, Result, Tensor};
 
 #[test]
-fn a_tensor_goes_there_and_back() {
-    stand_ins::with(&[], || there_and_back().expect("nothing fails"));
+fn a_tensor_moves_to_the_device_and_back() {
+    fakes::with(&[], || there_and_back().expect("nothing fails"));
 }
 
 fn there_and_back() -> Result<()> {

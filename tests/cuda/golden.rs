@@ -1,9 +1,8 @@
-//! The golden calls of `tests/golden` on a device, against the same calls on the CPU, by bits: results, what calls
-//! write, classes of errors, and gradients.
+//! The golden calls of `tests/golden` on a device, against the same calls on the CPU, by bits: results, writes, classes
+//! of errors, and gradients.
 //!
 //! By default one call of each operator; `OPFUSE_CUDA_MATRIX=full` has all of them. `OPFUSE_GOLDEN` names another
-//! folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators. That the CPU is right is what
-//! `tests/conformance` shows.
+//! folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators. `tests/conformance` checks the CPU itself.
 
 #[path = "../conformance/golden/call.rs"]
 #[allow(dead_code, reason = "the items of lists are for tests/conformance, which shares this file")]
@@ -17,10 +16,10 @@ mod folder;
 #[allow(dead_code, reason = "the bytes are for tests/conformance, which shares this file")]
 mod tensors;
 
+use crate::fakes::{self, PARTS, expect_none, in_parts};
 use crate::graphs::{GPU, moved};
 use crate::matrix::{is_full, unexpected_fallbacks};
 use crate::reference::same;
-use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use call::Outcome;
 use case::{Case, Expected, Grads, Output};
 use opfuse::autograd::{GradOptions, grad};
@@ -31,10 +30,10 @@ use opfuse::{Device, Tensor};
 use serde_json::Value as Json;
 use tensors::{Store, whole_storage};
 
-/// What the generators are set to before each call, that both draw the same numbers.
+/// The seed of the generators before each call, so that both draw the same numbers.
 const SEED: u64 = 11;
 
-/// The tensor elsewhere, its whole storage with it; numbers stay.
+/// The tensor on another device, with its whole storage; numbers stay on the CPU.
 fn tensor_on(device: Device, tensor: &Tensor) -> Result<Tensor, String> {
     if tensor.as_number().is_some() {
         return Ok(tensor.clone());
@@ -77,7 +76,7 @@ fn is_defined(case: &Case, output: usize) -> bool {
     !matches!(outputs.get(output), Some(Output::Tensor(output)) if output.values.is_none())
 }
 
-/// What came of a call once the device is done with it, which may tell late what is wrong.
+/// The outcome of a call after the device has finished it, because errors are reported asynchronously.
 fn settled(outcome: Outcome) -> Outcome {
     match (outcome, Stream::current(GPU).and_then(|stream| stream.synchronize())) {
         (Outcome::Returned(_), Err(error)) => Outcome::Failed(error),
@@ -194,7 +193,7 @@ fn gradients(
     grad(&roots, &inputs, &cotangents, options).map_err(say)
 }
 
-/// The calls of an operator that are made.
+/// The cases of an operator that are run.
 fn chosen(number: usize, cases: &[Json]) -> Vec<&Json> {
     if is_full() {
         return cases.iter().collect();
@@ -205,7 +204,7 @@ fn chosen(number: usize, cases: &[Json]) -> Vec<&Json> {
 }
 
 fn part(part: usize) {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         opfuse::dispatch::load().expect("the operators are there");
         reset_counts();
         let operators = folder::operators().into_iter().filter(|(number, _)| number % PARTS == part);
@@ -224,10 +223,7 @@ fn part(part: usize) {
                 }
             }
         }
-        stand_ins::report(&format!(
-            "compared {n_calls} golden calls of {n_ops} operators: {} launches",
-            counts().launches
-        ));
+        fakes::report(&format!("compared {n_calls} golden calls of {n_ops} operators: {} launches", counts().launches));
         failures.extend(unexpected_fallbacks());
         expect_none(&failures);
     });

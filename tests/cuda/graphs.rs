@@ -3,9 +3,9 @@
 //! Most of the time goes to g++, so a default run has few graphs; `OPFUSE_CUDA_ROUNDS=n` has n times as many.
 
 use crate::build::Case;
+use crate::fakes;
 use crate::generate::small;
 use crate::reference::{reference, same};
-use crate::stand_ins;
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::dispatch::Array;
 use opfuse::internals::compile::pipeline;
@@ -55,5 +55,5 @@ fn check(cases: impl Iterator<Item = (String, Case)>) {
 
 #[test]
 fn random_graphs() {
-    stand_ins::with(&[], || check((0..16 * rounds() as u64).map(|seed| (format!("seed {seed}"), small(seed)))));
+    fakes::with(&[], || check((0..16 * rounds() as u64).map(|seed| (format!("seed {seed}"), small(seed)))));
 }

@@ -1,19 +1,19 @@
-// A stand-in for cublasLt: products of matrices on the streams of the stand-in for the driver, where they run as late as kernels do.
+// A fake of cublasLt: matrix products on the streams of the fake driver, where they are as lazy as kernels.
 //
-// It checks what it is given as the library does that its documentation describes: sizes that fit, leading dimensions, types,
-// alignment, memory to work in. Sums go from the last element to the first in three strands, an order that nobody else has. An
-// algorithm that works in memory keeps half of each sum there between two pieces of work, and other streams run in between, so runs
-// that share such memory are wrong.
-// Sums of f64 have no epilogue. A NaN is 0 behind a relu.
+// It checks its arguments as the library's documentation says: sizes, leading dimensions, types, alignment, workspaces.
+// Sums go from the last element to the first in three strands, an order that no kernel of opfuse has. Sums of f64 have no
+// epilogue. `relu` makes a NaN 0.
 //
-// OPFUSE_STAND_IN_LT_VERSION=n          the version that it says it is; 130000 if not set
-// OPFUSE_STAND_IN_LT_WORKSPACE=bytes    its algorithms work in so much memory, where they may; none if not set
-// OPFUSE_STAND_IN_LT_NOTHING=what       it names no algorithm: for anything (all), with an epilogue, or without memory (workspace)
-// OPFUSE_STAND_IN_LT_SHARED=1           a planted bug: all products work in the same memory
-// OPFUSE_STAND_IN_LT_FAIL=n             the n-th product is refused
+// An algorithm with a workspace keeps half of each sum there between two pieces of work. Other streams run in between, so
+// runs that share a workspace are wrong.
 //
-// `stand_in_lt_calls(name)` says how often a function was called, `stand_in_lt_live()` how many descriptions there are. With OLD
-// it lacks a function.
+// OPFUSE_FAKE_LT_VERSION=n          the version that it reports; 130000 if not set
+// OPFUSE_FAKE_LT_WORKSPACE=bytes    the workspace of its algorithms, where it is allowed; none if not set
+// OPFUSE_FAKE_LT_NOTHING=what       it names no algorithm: for anything (all), with an epilogue, or without memory (workspace)
+// OPFUSE_FAKE_LT_SHARED=1           a planted bug: all products use the same workspace
+// OPFUSE_FAKE_LT_FAIL=n             the n-th product is refused
+//
+// `fake_lt_calls(name)` counts the calls of a function, and `fake_lt_live()` the descriptions. With OLD it lacks a function.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,10 +28,10 @@
 
 struct Stream;
 typedef unsigned long long Address;
-extern "C" bool stand_in_give(Stream* stream, const std::function<void()>* work);
-extern "C" void stand_in_let_others(Stream* stream);
-extern "C" bool stand_in_is_memory(Address address, size_t bytes);
-extern "C" void* stand_in_context();
+extern "C" bool fake_give(Stream* stream, const std::function<void()>* work);
+extern "C" void fake_let_others(Stream* stream);
+extern "C" bool fake_is_memory(Address address, size_t bytes);
+extern "C" void* fake_context();
 
 enum Status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 #define VISIBLE extern "C" __attribute__((visibility("default")))
@@ -42,7 +42,7 @@ static std::map<std::string, long> calls;
 struct Locked : std::lock_guard<std::recursive_mutex> {
     Locked(const char* name = __builtin_FUNCTION()) : lock_guard(everything) { calls[name]++; }
 };
-VISIBLE long stand_in_lt_calls(const char* name) {
+VISIBLE long fake_lt_calls(const char* name) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     const auto found = calls.find(name);
     return found == calls.end() ? 0 : found->second;
@@ -52,7 +52,7 @@ static long setting(const char* name, long otherwise) {
     return text ? atol(text) : otherwise;
 }
 static bool names_nothing_for(const char* what) {
-    const char* const text = getenv("OPFUSE_STAND_IN_LT_NOTHING");
+    const char* const text = getenv("OPFUSE_FAKE_LT_NOTHING");
     return text && !strcmp(text, what);
 }
 
@@ -67,7 +67,7 @@ struct Description { int compute, scale, transposed[2], epilogue; Address bias; 
 struct Layout { int type; uint64_t rows, columns; int64_t pitch, stride; int batches; };
 struct Preference { uint64_t workspace; uint32_t alignments[4]; };
 static std::set<void*> handles, descriptions, layouts, preferences;
-VISIBLE long stand_in_lt_live() {
+VISIBLE long fake_lt_live() {
     std::lock_guard<std::recursive_mutex> locked(everything);
     return (long)(descriptions.size() + layouts.size() + preferences.size());
 }
@@ -85,7 +85,7 @@ static Status set(T* field, const void* from, size_t bytes) {
     return SUCCESS;
 }
 
-VISIBLE size_t cublasLtGetVersion() { return (size_t)setting("OPFUSE_STAND_IN_LT_VERSION", 130000); }
+VISIBLE size_t cublasLtGetVersion() { return (size_t)setting("OPFUSE_FAKE_LT_VERSION", 130000); }
 #ifndef OLD
 VISIBLE const char* cublasLtGetStatusName(Status status) {
     switch (status) {
@@ -99,8 +99,8 @@ VISIBLE const char* cublasLtGetStatusName(Status status) {
 #endif
 API cublasLtCreate(Handle** handle) {
     Locked locked;
-    if (!stand_in_context()) return NOT_INITIALIZED;
-    handles.insert(*handle = new Handle{stand_in_context()});
+    if (!fake_context()) return NOT_INITIALIZED;
+    handles.insert(*handle = new Handle{fake_context()});
     return SUCCESS;
 }
 API cublasLtDestroy(Handle* handle) {
@@ -216,7 +216,7 @@ API cublasLtMatmulAlgoGetHeuristic(Handle* handle, Description* description, Lay
                                    Preference* preference, int n_wanted, Found* found, int* n_found) {
     Locked locked;
     *n_found = 0;
-    if (!handles.count(handle) || handle->context != stand_in_context() || !preferences.count(preference) || n_wanted < 1) {
+    if (!handles.count(handle) || handle->context != fake_context() || !preferences.count(preference) || n_wanted < 1) {
         return INVALID_VALUE;
     }
     Product product;
@@ -228,7 +228,7 @@ API cublasLtMatmulAlgoGetHeuristic(Handle* handle, Description* description, Lay
     for (int place = 0; place < 4; place++) {
         if (preference->alignments[place] < size_of(place < 2 ? product.type : product.result)) return NOT_SUPPORTED;
     }
-    uint64_t workspace = (uint64_t)setting("OPFUSE_STAND_IN_LT_WORKSPACE", 0);
+    uint64_t workspace = (uint64_t)setting("OPFUSE_FAKE_LT_WORKSPACE", 0);
     if (workspace > preference->workspace) workspace = 0;
     if (!workspace && names_nothing_for("workspace")) return SUCCESS;
     found->algorithm = Algorithm{hash_of(product), workspace, {}, {}};
@@ -345,14 +345,14 @@ static void finish(const Run& run) {
 static bool is_there(Address address, int type, const Product& product, const Product::Side& side, size_t rows, size_t columns,
                      uint32_t alignment) {
     const size_t extent = (product.batches - 1) * side.stride + (columns - 1) * side.pitch + rows;
-    return address && address % alignment == 0 && stand_in_is_memory(address, extent * size_of(type));
+    return address && address % alignment == 0 && fake_is_memory(address, extent * size_of(type));
 }
 API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, Address a, Layout* of_a, Address b, Layout* of_b,
                    const void* beta, Address c, Layout* of_c, Address d, Layout* of_d, const Algorithm* algorithm, Address workspace,
                    size_t bytes, Stream* stream) {
     Locked locked;
     static long n_products;
-    if (!handles.count(handle) || handle->context != stand_in_context() || !alpha || !beta || !algorithm) return INVALID_VALUE;
+    if (!handles.count(handle) || handle->context != fake_context() || !alpha || !beta || !algorithm) return INVALID_VALUE;
     Product p;
     if (const Status status = product_of(&p, description, of_a, of_b, of_c, of_d)) return status;
     if (algorithm->of != hash_of(p)) return INVALID_VALUE;
@@ -364,20 +364,20 @@ API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, 
     }
     if (p.epilogue & BIAS) {
         const Address bias = description->bias;
-        if (bias % alignments[3] || !stand_in_is_memory(bias, p.m * size_of(p.result))) return INVALID_VALUE;
+        if (bias % alignments[3] || !fake_is_memory(bias, p.m * size_of(p.result))) return INVALID_VALUE;
     }
     const size_t needed = algorithm->workspace;
-    if (needed && (!workspace || workspace % 16 || bytes < needed || !stand_in_is_memory(workspace, needed))) return INVALID_VALUE;
-    if (++n_products == setting("OPFUSE_STAND_IN_LT_FAIL", 0)) return EXECUTION_FAILED;
+    if (needed && (!workspace || workspace % 16 || bytes < needed || !fake_is_memory(workspace, needed))) return INVALID_VALUE;
+    if (++n_products == setting("OPFUSE_FAKE_LT_FAIL", 0)) return EXECUTION_FAILED;
     const bool is_wide = p.type == F64;
     const auto number = [=](const void* at) { return is_wide ? *(const double*)at : *(const float*)at; };
     const size_t n_results = p.batches * p.m * p.n, n_fitting = needed / (is_wide ? 8 : 4);
     static char shared[1 << 16];
-    if (needed && needed <= sizeof shared && setting("OPFUSE_STAND_IN_LT_SHARED", 0)) workspace = (Address)shared;
+    if (needed && needed <= sizeof shared && setting("OPFUSE_FAKE_LT_SHARED", 0)) workspace = (Address)shared;
     const Run run = {p, number(alpha), number(beta), a, b, c, d, description->bias, workspace, n_fitting < n_results ? n_fitting : n_results};
     const std::function<void()> first = [=] { is_wide ? begin<double>(run) : begin<float>(run); };
     const std::function<void()> second = [=] { is_wide ? finish<double>(run) : finish<float>(run); };
-    if (!stand_in_give(stream, &first)) return EXECUTION_FAILED;
-    if (needed) stand_in_let_others(stream);
-    return stand_in_give(stream, &second) ? SUCCESS : EXECUTION_FAILED;
+    if (!fake_give(stream, &first)) return EXECUTION_FAILED;
+    if (needed) fake_let_others(stream);
+    return fake_give(stream, &second) ? SUCCESS : EXECUTION_FAILED;
 }

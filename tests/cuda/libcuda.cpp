@@ -1,20 +1,24 @@
-// A stand-in for the CUDA driver: devices whose memory is memory of the host and whose kernels run on the emulator.
+// A fake of the CUDA driver: its devices use memory of the host, and their kernels run on the emulator.
 //
-// It stands behind `emulator.h` and `machine.h` of the emulator and has the functions that the runtime calls. Streams are lazy:
-// what is given to one runs when somebody waits for it, so who forgets to wait sees what was there before. Memory ends at a page
-// that cannot be touched, is full of ones when it is new, and gone when it is freed. A kernel that fails makes its device fail
-// from then on, as a real one does. A cubin is the path of a library that `libnvrtc.cpp` made.
+// It is compiled with `emulator.h` and `machine.h` of the emulator, and has the functions that the runtime calls.
 //
-// OPFUSE_STAND_IN_DEVICES=n     so many devices; 2 if not set
-// OPFUSE_STAND_IN_MEMORY=bytes  so much memory per device; 1 GiB if not set
-// OPFUSE_STAND_IN_FAIL=n        the n-th launch fails, as one that leaves its memory does
-// OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
-// OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch; or that of maps: map
-// OPFUSE_STAND_IN_CAPABILITY=n  ten times the compute capability; 90 if not set
+// - Streams are lazy: work runs when the host waits for it. So a missing wait reads old data.
+// - Memory ends at a guarded page. New memory is filled with ones, and freed memory is unmapped.
+// - A kernel that fails makes its device fail from then on, as a real one does.
+// - A cubin is the path of a library that `libnvrtc.cpp` made.
 //
-// `libcublasLt.cpp` gives its work to streams by `stand_in_give`, lets others run in the middle of it by `stand_in_let_others`, asks
-// what is memory by `stand_in_is_memory`, and whose turn it is by `stand_in_context`. `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many
-// executable graphs there are; `stand_in_run()` runs what was given to all streams, as a device does while nobody waits.
+// OPFUSE_FAKE_DEVICES=n     number of devices; 2 if not set
+// OPFUSE_FAKE_MEMORY=bytes  memory per device; 1 GiB if not set
+// OPFUSE_FAKE_FAIL=n        the n-th launch fails, as one that leaves its memory does
+// OPFUSE_FAKE_SCHEDULE=n    the order in which threads run, as `run_block` says
+// OPFUSE_FAKE_REFUSE=name   a function of CUDA graphs that fails (instantiate, set or launch), or that of tensor maps (map)
+// OPFUSE_FAKE_CAPABILITY=n  ten times the compute capability; 90 if not set
+//
+// For `libcublasLt.cpp`: `fake_give` adds work to a stream, and `fake_let_others` runs other streams in the middle of it.
+// `fake_is_memory` says whether memory is allocated, and `fake_context` which context is current.
+//
+// For tests: `fake_calls(name)` counts the calls of a driver function, and `fake_graphs()` the executable graphs.
+// `fake_run()` runs the work of all streams, as a device does by itself.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -56,7 +60,7 @@ static std::map<std::string, long> calls;
 struct Locked : std::lock_guard<std::recursive_mutex> {
     Locked(std::recursive_mutex& mutex, const char* name = __builtin_FUNCTION()) : lock_guard(mutex) { calls[name]++; }
 };
-extern "C" __attribute__((visibility("default"))) long stand_in_calls(const char* name) {
+extern "C" __attribute__((visibility("default"))) long fake_calls(const char* name) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     const auto found = calls.find(name);
     return found == calls.end() ? 0 : found->second;
@@ -92,7 +96,7 @@ static void give(Stream* stream, std::function<void()> work) {
     stream->work.push_back(std::move(work));
     stream->n_given++;
 }
-extern "C" __attribute__((visibility("default"))) void stand_in_run() {
+extern "C" __attribute__((visibility("default"))) void fake_run() {
     std::lock_guard<std::recursive_mutex> locked(everything);
     for (Stream* const stream : streams) run_until(stream, stream->n_given);
 }
@@ -126,7 +130,7 @@ static char failure[256];
 void emulator_fail(const char* what) {
     snprintf(failure, sizeof failure, "%s", what);
     if (in_kernel) siglongjmp(behind_kernel, 1);
-    fprintf(stderr, "stand-in of the CUDA driver: %s\n", what);
+    fprintf(stderr, "fake of the CUDA driver: %s\n", what);
     abort();
 }
 static void on_fault(int) {
@@ -167,7 +171,7 @@ static bool is_guarded_end(const char* name, const Work& work) {
     in_kernel = false;
     for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &old[at], 0);
     sigaltstack(&before, 0);
-    if (failure[0]) fprintf(stderr, "stand-in of the CUDA driver: %s: %s\n", name, failure);
+    if (failure[0]) fprintf(stderr, "fake of the CUDA driver: %s: %s\n", name, failure);
     return failure[0] == 0;
 }
 static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y, unsigned shared) {
@@ -175,7 +179,7 @@ static bool launch_guarded(const Function& function, const unsigned long long* w
     shared_sites = function.module->sites.data();
     emulated_call = function.call;
     emulated_words = words;
-    const int schedule = (int)setting("OPFUSE_STAND_IN_SCHEDULE", 0);
+    const int schedule = (int)setting("OPFUSE_FAKE_SCHEDULE", 0);
     const bool ended = is_guarded_end(function.name.c_str(), [=] { launch(blocks, x, y, schedule); });
     shared_sites = no_sites;
     return ended;
@@ -183,7 +187,7 @@ static bool launch_guarded(const Function& function, const unsigned long long* w
 
 API cuInit(unsigned) {
     Locked locked(everything);
-    n_devices = (int)setting("OPFUSE_STAND_IN_DEVICES", 2);
+    n_devices = (int)setting("OPFUSE_FAKE_DEVICES", 2);
     if (n_devices > 8) n_devices = 8;
     return n_devices > 0 ? SUCCESS : (Result)100;
 }
@@ -194,12 +198,12 @@ API cuDeviceGet(int* device, int number) {
     return *device = number, SUCCESS;
 }
 API cuDeviceGetName(char* name, int length, int device) {
-    return snprintf(name, length, "stand-in %d", device), SUCCESS;
+    return snprintf(name, length, "fake %d", device), SUCCESS;
 }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
-        case 75: *value = (int)setting("OPFUSE_STAND_IN_CAPABILITY", 90) / 10; break;
-        case 76: *value = (int)setting("OPFUSE_STAND_IN_CAPABILITY", 90) % 10; break;
+        case 75: *value = (int)setting("OPFUSE_FAKE_CAPABILITY", 90) / 10; break;
+        case 76: *value = (int)setting("OPFUSE_FAKE_CAPABILITY", 90) % 10; break;
         default: *value = 0;
     }
     return SUCCESS;
@@ -295,7 +299,7 @@ API cuMemAlloc_v2(Address* address, size_t bytes) {
     if (!current) return INVALID_CONTEXT;
     if (current->failed) return current->failed;
     if (!bytes) return INVALID_VALUE;
-    if (current->used + bytes > (size_t)setting("OPFUSE_STAND_IN_MEMORY", 1l << 30)) return OUT_OF_MEMORY;
+    if (current->used + bytes > (size_t)setting("OPFUSE_FAKE_MEMORY", 1l << 30)) return OUT_OF_MEMORY;
     Piece piece = {current, 0, 0, bytes};
     piece.from = guarded(bytes, &piece.end);
     memset(piece.from, 0xff, piece.end - piece.from);
@@ -353,12 +357,12 @@ API cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, Stream* stream) {
 
 API cuModuleLoadData(Module** module, const char* cubin) {
     Locked locked(everything);
-    static const char MAGIC[] = "stand-in:";
+    static const char MAGIC[] = "fake:";
     if (!current) return INVALID_CONTEXT;
     if (strncmp(cubin, MAGIC, sizeof MAGIC - 1)) return INVALID_IMAGE;
     void* const library = dlopen(cubin + sizeof MAGIC - 1, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        fprintf(stderr, "stand-in of the CUDA driver: %s\n", dlerror());
+        fprintf(stderr, "fake of the CUDA driver: %s\n", dlerror());
         return INVALID_IMAGE;
     }
     modules.insert(*module = new Module{current, library, std::vector<SharedSite>(256)});
@@ -405,7 +409,7 @@ static Result node_of(
 static void run_node(Context* context, const Node& node) {
     static long n_launches;
     if (context->failed) return;
-    const bool fails = ++n_launches == setting("OPFUSE_STAND_IN_FAIL", 0);
+    const bool fails = ++n_launches == setting("OPFUSE_FAKE_FAIL", 0);
     if (fails || !launch_guarded(node.function, node.words.data(), node.blocks, node.x, node.y, node.shared)) context->failed = LAUNCH_FAILED;
 }
 API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z,
@@ -444,10 +448,10 @@ struct KernelNodeParams {
 static std::set<Graph*> graphs;
 static std::set<GraphExec*> execs;
 static bool is_refused(const char* what) {
-    const char* const name = getenv("OPFUSE_STAND_IN_REFUSE");
+    const char* const name = getenv("OPFUSE_FAKE_REFUSE");
     return name && !strcmp(name, what);
 }
-extern "C" __attribute__((visibility("default"))) long stand_in_graphs() {
+extern "C" __attribute__((visibility("default"))) long fake_graphs() {
     std::lock_guard<std::recursive_mutex> locked(everything);
     return (long)execs.size();
 }
@@ -533,8 +537,8 @@ API cuGraphDestroy(Graph* graph) {
     return graphs.erase(graph) ? SUCCESS : INVALID_VALUE;
 }
 
-// Work of another stand-in, run where a kernel would be; whether the stream takes it.
-extern "C" __attribute__((visibility("default"))) bool stand_in_give(Stream* stream, const std::function<void()>* work) {
+// Work of another fake, run where a kernel would be; whether the stream takes it.
+extern "C" __attribute__((visibility("default"))) bool fake_give(Stream* stream, const std::function<void()>* work) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     if (!is_usable(stream) || current->failed) return false;
     Context* const context = current;
@@ -545,7 +549,7 @@ extern "C" __attribute__((visibility("default"))) bool stand_in_give(Stream* str
 }
 // Lets other streams of the device run in the middle of what a library has given to this one; but for those in the middle of something,
 // such as a wait for this one.
-extern "C" __attribute__((visibility("default"))) void stand_in_let_others(Stream* stream) {
+extern "C" __attribute__((visibility("default"))) void fake_let_others(Stream* stream) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     give(stream, [=] {
         for (Stream* const other : std::vector<Stream*>(streams.begin(), streams.end())) {
@@ -553,10 +557,10 @@ extern "C" __attribute__((visibility("default"))) void stand_in_let_others(Strea
         }
     });
 }
-extern "C" __attribute__((visibility("default"))) bool stand_in_is_memory(Address address, size_t bytes) {
+extern "C" __attribute__((visibility("default"))) bool fake_is_memory(Address address, size_t bytes) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     return is_inside(memory, address, bytes);
 }
-extern "C" __attribute__((visibility("default"))) void* stand_in_context() { return current; }
+extern "C" __attribute__((visibility("default"))) void* fake_context() { return current; }
 
 #include "tensor_maps.h"

@@ -1,10 +1,10 @@
-// A stand-in for NVRTC: g++ compiles the text behind `emulator.h` into a library, whose path is the "cubin".
+// A fake of NVRTC: g++ compiles the source with `emulator.h` into a library, whose path is the "cubin".
 //
-// OPFUSE_STAND_IN_FROM=text and OPFUSE_STAND_IN_TO=text change every text that has it: a planted bug.
-// OPFUSE_STAND_IN_SYNTAX=text stands at the end of every text.
-// OPFUSE_CUDA_TEXTS=folder leaves every text there, for `scripts/nvrtc.py`.
+// OPFUSE_FAKE_FROM=text and OPFUSE_FAKE_TO=text replace a text in every source that has it: a planted bug.
+// OPFUSE_FAKE_SYNTAX=text is appended to every source.
+// OPFUSE_CUDA_TEXTS=folder leaves every source there, for `scripts/nvrtc.py`.
 //
-// Libraries are kept beside this one, by text, so that a text is compiled once. EMULATOR is the folder of this library.
+// Libraries are kept beside this one, by source, so that a source is compiled once. EMULATOR is the folder of this library.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +87,11 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
     const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
     const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;
     std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;
-    if (const char* const from = getenv("OPFUSE_STAND_IN_FROM")) {
+    if (const char* const from = getenv("OPFUSE_FAKE_FROM")) {
         const size_t at = rest.find(from);
-        if (at != std::string::npos) rest.replace(at, strlen(from), getenv("OPFUSE_STAND_IN_TO"));
+        if (at != std::string::npos) rest.replace(at, strlen(from), getenv("OPFUSE_FAKE_TO"));
     }
-    if (getenv("OPFUSE_STAND_IN_SYNTAX")) rest += getenv("OPFUSE_STAND_IN_SYNTAX");
+    if (getenv("OPFUSE_FAKE_SYNTAX")) rest += getenv("OPFUSE_FAKE_SYNTAX");
     const std::string text =
         std::string("#include \"") + (has_prelude ? "with_prelude.h" : "emulator.h") + "\"\n" + rest + "\n" + calls(rest);
     char name[32];
@@ -114,6 +114,6 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
 }
 API nvrtcGetProgramLogSize(Program* program, size_t* size) { return *size = program->log.size() + 1, SUCCESS; }
 API nvrtcGetProgramLog(Program* program, char* log) { return strcpy(log, program->log.c_str()), SUCCESS; }
-static std::string cubin(Program* program) { return "stand-in:" + program->library; }
+static std::string cubin(Program* program) { return "fake:" + program->library; }
 API nvrtcGetCUBINSize(Program* program, size_t* size) { return *size = cubin(program).size() + 1, SUCCESS; }
 API nvrtcGetCUBIN(Program* program, char* out) { return strcpy(out, cubin(program).c_str()), SUCCESS; }

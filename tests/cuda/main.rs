@@ -1,18 +1,19 @@
-//! The CUDA runtime on stand-ins for the driver, NVRTC and cublasLt, against the CPU, by bits.
+//! The CUDA runtime on fakes of the driver, NVRTC and cublasLt, against the CPU, by bits.
 //!
-//! What runs is the library as it is; `libcuda.cpp`, `libnvrtc.cpp` and `libcublasLt.cpp` take the place of NVIDIA's
+//! The library under test is unmodified. `libcuda.cpp`, `libnvrtc.cpp` and `libcublasLt.cpp` replace NVIDIA's
 //! libraries, and kernels run on the emulator of `tests/cuda_emulator`. Without g++ the tests say that they were
-//! skipped. `OPFUSE_CUDA_TESTS=device` has them run on a GPU.
+//! skipped. `OPFUSE_CUDA_TESTS=device` runs them on a GPU.
 
 #[path = "../same_bits/build.rs"]
 mod build;
 mod calls;
 mod compiled;
 mod cublaslt;
-mod cublaslt_ways;
+mod cublaslt_choice;
 mod driver;
 mod epilogues;
 mod failures;
+mod fakes;
 mod fast;
 mod faults;
 mod first;
@@ -34,7 +35,6 @@ mod reference;
 mod replays;
 #[path = "../same_bits/routines.rs"]
 mod routines;
-mod stand_ins;
 #[path = "../same_bits/values.rs"]
 mod values;
 #[path = "../same_bits/views.rs"]

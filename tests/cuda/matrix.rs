@@ -1,22 +1,21 @@
-//! Every op of the table, with every dtype that it takes, on operands that lie in memory in every way, against the CPU
-//! by bits.
+//! Every op of the table, with every dtype that it takes and every layout of its operands, against the CPU by bits.
 //!
-//! Most of the time goes to g++, so by default an op has two ways per dtype, others for each, and all its calls are one
-//! graph, whose kernels are merged; one call is eager. `OPFUSE_CUDA_MATRIX=full` has every way, and each call alone,
-//! compiled and eager.
+//! Most of the time goes to g++. So by default an op has two layouts per dtype, and different ones for each dtype. All
+//! its calls are one graph, whose kernels are merged, and one call is eager. `OPFUSE_CUDA_MATRIX=full` has every
+//! layout, and each call alone, compiled and eager.
 //!
-//! Routines may run on the CPU; whatever else does it is a failure.
+//! Routines may run on the CPU. Any other fallback is a failure.
 
 use crate::build::{Builder, Case};
+use crate::fakes::{self, PARTS, expect_none, in_parts};
 use crate::graphs::{GPU, failure, moved};
 use crate::reference::{reference, same};
-use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use crate::values::{Fill, array};
 use opfuse::Device;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::ir::{DType, Graph, Meaning, NodeId, NodeKind, Op, TensorType};
 
-/// Proposals of a call before it is believed that an op does not take a dtype.
+/// How many proposals of a call are made before the op counts as not taking the dtype.
 const ATTEMPTS: usize = 60;
 
 /// How an operand lies in its memory.
@@ -26,7 +25,7 @@ enum Place {
     Transposed,
     Stepped,
     Expanded,
-    /// Dense from an odd element on, so that no vector is aligned.
+    /// Dense from an odd element on, so that no vector load is aligned.
     Misaligned,
     NoDims,
     Empty,
@@ -45,7 +44,7 @@ const PLACES: [Place; 8] = [
 ];
 
 impl Place {
-    /// The type of an operand that has so many dims, unless the way has its own.
+    /// The type of an operand with so many dims, unless the layout has its own.
     fn ty(self, dtype: DType, rank: usize) -> TensorType {
         let dense = &[2, 3, 4, 35][4 - rank..];
         let mut sizes = match self {
@@ -70,7 +69,7 @@ impl Place {
     }
 }
 
-/// A call of an op on operands of a dtype that lie so; `None` if it takes none.
+/// A call of an op on operands of this dtype and layout; `None` if it takes none.
 fn call(op: Op, dtype: DType, place: Place) -> Option<Case> {
     let fills = [Fill::Normal, Fill::Wild, Fill::Positive, Fill::Whole];
     (0..ATTEMPTS).find_map(|attempt| {
@@ -83,7 +82,7 @@ fn call(op: Op, dtype: DType, place: Place) -> Option<Case> {
         builder.input(ty.clone(), fill);
         builder.input(ty, Fill::Normal);
         let output = builder.propose(op)?;
-        // Some proposals make operands of their own: towards the end they are believed to be all there is.
+        // Some proposals make operands of their own. The last attempts accept them.
         let graph = &builder.graph;
         let NodeKind::Op(found) = graph[output].kind else { return None };
         let mut args = graph[output].args.iter();
@@ -145,7 +144,7 @@ pub(crate) fn is_full() -> bool {
     std::env::var("OPFUSE_CUDA_MATRIX").is_ok_and(|kind| kind == "full")
 }
 
-/// The calls of an op, by dtype and way.
+/// The calls of an op, by dtype and layout.
 fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
     let mut calls = Vec::new();
     for (at, &dtype) in DType::ALL.iter().enumerate() {
@@ -158,19 +157,19 @@ fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
     calls
 }
 
-/// What ran on the CPU although it is no procedure on whole arrays, which need not have a kernel.
+/// Fallbacks to the CPU, except routines, which need not have a kernel.
 pub(crate) fn unexpected_fallbacks() -> Vec<String> {
     let is_routine =
         |name: &str| Op::ALL.iter().any(|op| op.name() == name && matches!(op.row().meaning, Meaning::Routine(_)));
     let fallbacks = counts().fallbacks;
     let all: Vec<String> = fallbacks.iter().map(|it| format!("{} {}", it.times, it.what)).collect();
-    stand_ins::report(&format!("compared, on the cpu: {}", all.join(", ")));
+    fakes::report(&format!("compared, on the cpu: {}", all.join(", ")));
     let unexpected = fallbacks.iter().filter(|it| !is_routine(&it.what));
     unexpected.map(|it| format!("{} runs on the cpu: {}", it.what, it.reason)).collect()
 }
 
 fn part(part: usize) {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         reset_counts();
         let (mut failures, mut n_calls, mut n_ops) = (Vec::new(), 0, 0);
         let mut check =
@@ -193,7 +192,7 @@ fn part(part: usize) {
             }
         }
         let counts = counts();
-        stand_ins::report(&format!(
+        fakes::report(&format!(
             "compared {n_calls} calls of {n_ops} ops: {} launches of {} kernels",
             counts.launches, counts.compilations
         ));

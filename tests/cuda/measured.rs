@@ -1,7 +1,7 @@
 //! Runs on a device that are counted and timed.
 
 use crate::driver::calls_during;
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::compile::{CompileOptions, Tuning};
 use opfuse::{Device, Result, Tensor, compile, compile_with};
 
@@ -22,10 +22,10 @@ fn layers(x: &Tensor, w: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
     Ok((y.t()?, y, x.slice(0, 1, 3, 1)?))
 }
 
-/// The bytes are those that are modelled, the bits and effects those of a call, and all of it stays where it was.
+/// The counted bytes are the modelled ones. Bits and effects are those of a call, and tensors stay on their device.
 #[test]
-fn traffic_is_counted() {
-    stand_ins::with(&[], || {
+fn counted_bytes_are_the_modelled_ones() {
+    fakes::with(&[], || {
         let (x, w) = (table(5, 12), table(12, 12));
         let [there_x, there_w] = [&x, &w].map(|x| x.to_device(GPU).expect("there is a device"));
         let compiled = compile(layers);
@@ -47,10 +47,10 @@ fn traffic_is_counted() {
     });
 }
 
-/// A graph that is tuned is timed by points in the stream, and keeps its bits.
+/// A graph that is tuned is timed by events in the stream, and keeps its bits.
 #[test]
-fn kernels_are_timed() {
-    stand_ins::only(&[], || {
+fn tuning_times_kernels_and_keeps_bits() {
+    fakes::only(&[], || {
         let options = CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() };
         let function = |x: &Tensor| x.exp()?.sum([1], true)?.mul(x)?.softmax(-1);
         let compiled = compile_with(function, options);

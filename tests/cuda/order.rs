@@ -1,6 +1,6 @@
-//! What runs when: streams that share tensors, memory that is used again, and code that is kept.
+//! Order of work: streams that share tensors, memory that is reused, and code that is cached.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::device::{Event, Stream, StreamGuard};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Result, Tensor};
@@ -8,10 +8,10 @@ use std::fs;
 
 const GPU: Device = Device::cuda(0);
 
-/// The stand-in runs nothing before somebody waits, so whoever reads too early sees old bytes.
+/// The fake runs nothing until the host waits, so a read that comes too early sees old bytes.
 #[test]
-fn streams_take_turns_with_a_tensor() {
-    stand_ins::with(&[], || turns().expect("nothing fails"));
+fn streams_that_share_a_tensor_wait_for_each_other() {
+    fakes::with(&[], || turns().expect("nothing fails"));
 }
 
 fn turns() -> Result<()> {
@@ -24,14 +24,14 @@ fn turns() -> Result<()> {
     };
     let doubled = on(&one, &|| x.mul(2.0))?;
     let more = on(&other, &|| doubled.add(1.0))?;
-    // A write behind two readers on different streams.
+    // A write after two readers on different streams.
     on(&one, &|| x.mul_(0.0).map(|()| x.clone()))?;
     let sum = on(&other, &|| more.add(&x))?;
     let expected: Vec<f32> = (0..n).map(|at| at as f32 * 2.0 + 1.0).collect();
     assert_eq!(sum.to_vec::<f32>()?, expected);
     assert_eq!(on(&other, &|| Ok(sum.clone()))?.to_vec::<f32>()?, expected);
 
-    // What is freed on one stream serves another only once the work on it is done.
+    // A block freed on one stream is reused by another only after the work on it is done.
     for round in 0..20 {
         let (stream, next) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
         let value = on(stream, &|| x.add(round as f32))?;
@@ -46,7 +46,7 @@ fn turns() -> Result<()> {
     start.record(&one)?;
     let late = on(&one, &|| x.exp())?;
     end.record(&one)?;
-    if !stand_ins::on_device() {
+    if !fakes::on_device() {
         assert!(!end.is_complete()?);
         assert!(start.elapsed(&end).is_err());
     }
@@ -58,7 +58,7 @@ fn turns() -> Result<()> {
 
 #[test]
 fn threads_share_a_device() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         let x = Tensor::full(&[257], 1.0f32, None).and_then(|x| x.to_device(GPU)).expect("it is there");
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -91,7 +91,7 @@ fn cubins_are_kept_on_disk() {
                 fs::write(file.path(), &bytes[..bytes.len() - 1]).expect("it can be written");
             }
         }
-        stand_ins::with(&[("OPFUSE_CACHE_DIR", name), ("OPFUSE_PHASE", phase)], || {
+        fakes::with(&[("OPFUSE_CACHE_DIR", name), ("OPFUSE_PHASE", phase)], || {
             if std::env::var("OPFUSE_PHASE").is_ok_and(|now| now == phase) {
                 assert_eq!(compute(), Ok(expected), "{phase}");
             }

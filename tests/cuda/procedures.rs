@@ -1,8 +1,8 @@
-//! Scans, sorts, writes by index and random words on a device: the CPU's bits, its errors, and reasons for what it
-//! computes.
+//! Routines on a device: scans, sorts, writes by index and random words. They have the CPU's bits and errors; a routine
+//! that runs on the CPU has a reason.
 
 use crate::driver::calls_during;
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Error, Result, Tensor, compile};
 
@@ -47,7 +47,7 @@ fn bytes(x: &Tensor) -> Looks {
     (x.dtype(), x.sizes().to_vec(), bits)
 }
 
-/// A function of tensors, on the device and on the CPU; and that nothing ran on the host for it.
+/// Compares a function on the device with the CPU, and checks that nothing fell back to the host.
 fn check(name: &str, operands: &[&Tensor], function: impl Fn(&[&Tensor]) -> Result<Tensor>) {
     reset_counts();
     let expected = function(operands).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -69,8 +69,8 @@ fn shapes_for<'a>(dtype: DType, all: &[(&'a [usize], i64)]) -> Vec<(&'a [usize],
 }
 
 #[test]
-fn scans() {
-    stand_ins::with(&[], || {
+fn scans_have_the_bits_of_the_cpu() {
+    fakes::with(&[], || {
         for dtype in DTYPES {
             for (sizes, dim) in
                 [(&[5, 7][..], 0), (&[5, 7], 1), (&[2, 3, 4], 1), (&[300, 3], 1), (&[], 0), (&[3, 0], 0)]
@@ -108,9 +108,9 @@ fn scans() {
 }
 
 #[test]
-fn sorts() {
-    // Warps run as long as they can, the last first: who misses a barrier reads what is not there yet.
-    stand_ins::with(&[("OPFUSE_STAND_IN_SCHEDULE", "3")], || {
+fn sorts_have_the_bits_of_the_cpu() {
+    // Warps run as long as they can, the last first, so a missing barrier reads values that are not written yet.
+    fakes::with(&[("OPFUSE_FAKE_SCHEDULE", "3")], || {
         let all = [(&[4, 70][..], 1), (&[70, 4], 0), (&[1], 0), (&[2, 3, 5], 1), (&[0, 3], 1)];
         for dtype in DTYPES {
             for (sizes, dim) in shapes_for(dtype, &all) {
@@ -128,12 +128,12 @@ fn sorts() {
     });
 }
 
-/// Lines of more than a block sorts: runs become one.
+/// Lines longer than a block can sort: sorted runs are merged.
 #[test]
-fn long_sorts() {
+fn long_sorts_merge_their_runs() {
     for schedule in ["0", "3"] {
-        let settings = [("OPFUSE_STAND_IN_SCHEDULE", schedule)];
-        stand_ins::with(&settings, || {
+        let settings = [("OPFUSE_FAKE_SCHEDULE", schedule)];
+        fakes::with(&settings, || {
             let all = [(&[2, 2049][..], 1), (&[4097, 2], 0), (&[4096], 0), (&[2, 1, 13_000], 2)];
             for dtype in DTYPES {
                 for (sizes, dim) in shapes_for(dtype, &all) {
@@ -156,8 +156,8 @@ fn long_sorts() {
 }
 
 #[test]
-fn writes() {
-    stand_ins::with(&[], || {
+fn writes_by_index_have_the_bits_of_the_cpu() {
+    fakes::with(&[], || {
         for dtype in DTYPES {
             let (x, source) = (table(&[6, 9], dtype, 5), table(&[8, 9], dtype, 6));
             let rows = indices(&[8, 7], 6, 1);
@@ -181,9 +181,9 @@ fn writes() {
 }
 
 #[test]
-fn folding_writes() {
+fn accumulating_writes_have_the_bits_of_the_cpu() {
     const WORDS: [&str; 5] = ["sum", "prod", "mean", "amax", "amin"];
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         for (number, dtype) in DTYPES.into_iter().enumerate() {
             let (x, source) = (table(&[6, 9], dtype, 5), table(&[8, 9], dtype, 6));
             let rows = indices(&[8, 7], 6, 1);
@@ -215,10 +215,10 @@ fn folding_writes() {
     });
 }
 
-/// An index outside its dimension is the error of the CPU, told late, and the device goes on.
+/// An out-of-range index is the CPU's error, reported asynchronously, and the device goes on.
 #[test]
-fn indices_outside() {
-    stand_ins::with(&[], || {
+fn out_of_range_indices_are_reported_asynchronously() {
+    fakes::with(&[], || {
         let (x, source) = (table(&[6, 9], DType::F32, 5), table(&[8, 9], DType::F32, 6));
         let [there_x, there_source] = [&x, &source].map(|x| x.to_device(GPU).expect("there is a device"));
         for wrong in [6, -1, i64::MAX] {
@@ -243,8 +243,8 @@ fn indices_outside() {
 }
 
 #[test]
-fn random_words() {
-    stand_ins::only(&[], || {
+fn random_words_have_the_bits_of_the_cpu() {
+    fakes::only(&[], || {
         let draw = |device: Device| -> Result<Vec<Looks>> {
             opfuse::manual_seed(11);
             let x = table(&[5, 7], DType::F32, 1).to_device(device)?;
@@ -267,10 +267,10 @@ fn random_words() {
     });
 }
 
-/// What the CPU computes, and why.
+/// Routines that run on the CPU, with their reasons.
 #[test]
-fn reasons() {
-    stand_ins::with(&[], || {
+fn fallbacks_to_the_cpu_have_reasons() {
+    fakes::with(&[], || {
         let x = table(&[1, 20_000], DType::F32, 1).to_device(GPU).expect("there is a device");
         let index = indices(&[1, 20_000], 20_000, 1).to_device(GPU).expect("there is a device");
         type Function<'a> = &'a dyn Fn() -> Result<Tensor>;
@@ -293,9 +293,9 @@ fn finite(x: &Tensor) -> Result<Tensor> {
     x.gt(0.0)?.to_dtype(DType::F32)
 }
 
-/// A bug in a text makes a result, or an error, that is not the CPU's.
+/// A bug in a source makes a result, or an error, that is not the CPU's.
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     type Function = fn(&[&Tensor]) -> Result<Tensor>;
     let sort: Function = |x| x[0].argsort(1, false);
     let sum: Function = |x| x[0].cumsum(1);
@@ -335,13 +335,9 @@ fn planted_bugs_are_seen() {
         ("bound", "(u64)place >= w.at[LINE]", "(u64)place > w.at[LINE]", write, SHORT),
     ];
     for (name, from, to, function, sizes) in bugs {
-        let settings = [
-            ("OPFUSE_STAND_IN_FROM", from),
-            ("OPFUSE_STAND_IN_TO", to),
-            ("OPFUSE_STAND_IN_SCHEDULE", "3"),
-            ("OPFUSE_BUG", name),
-        ];
-        stand_ins::only(&settings, || {
+        let settings =
+            [("OPFUSE_FAKE_FROM", from), ("OPFUSE_FAKE_TO", to), ("OPFUSE_FAKE_SCHEDULE", "3"), ("OPFUSE_BUG", name)];
+        fakes::only(&settings, || {
             if std::env::var("OPFUSE_BUG").is_ok_and(|now| now == name) {
                 let x = table(sizes, DType::F32, 7).mul(0.1).expect("it is computed");
                 let index = Tensor::full(sizes, 300i64, None).expect("memory is there");

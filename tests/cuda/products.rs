@@ -1,6 +1,6 @@
 //! Matrix products on a device: every dtype, shapes around a tile, transposed and broadcast operands, and odd values.
 
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Result, Tensor};
 
@@ -39,7 +39,7 @@ fn check(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
 
 #[test]
 fn products_have_the_bits_of_the_cpu() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         reset_counts();
         for (seed, [m, k, n]) in
             [[1, 1, 1], [3, 0, 2], [0, 3, 2], [5, 7, 9], [64, 16, 64], [65, 17, 66], [1, 130, 3], [130, 2, 1]]

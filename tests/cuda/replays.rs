@@ -1,8 +1,8 @@
-//! Programs of several kernels, started one by one and as one graph: the bits of the CPU whoever calls, with whatever
+//! Programs of several kernels, started one by one and as one CUDA graph: the CPU's bits from any thread, with any
 //! memory.
 
 use crate::driver;
-use crate::stand_ins;
+use crate::fakes;
 use opfuse::device::{Stream, StreamGuard};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{Device, Explain, Result, Tensor, compile};
@@ -40,8 +40,8 @@ fn there(x: &Tensor) -> Tensor {
 }
 
 #[test]
-fn replays_have_the_bits() {
-    stand_ins::with(&[], || {
+fn replays_have_the_bits_of_the_cpu() {
+    fakes::with(&[], || {
         let inputs: Vec<[Tensor; 2]> = (0..4).map(|seed| [table(9, 12, seed), table(12, 12, seed + 7)]).collect();
         let function = compile(layers);
         reset_counts();
@@ -74,7 +74,7 @@ fn replays_have_the_bits() {
 
 #[test]
 fn shapes_have_graphs_of_their_own() {
-    stand_ins::with(&[], || {
+    fakes::with(&[], || {
         let function = compile(layers);
         for call in 0..60 {
             let rows = [3, 8, 17][call % 3];
@@ -87,8 +87,8 @@ fn shapes_have_graphs_of_their_own() {
 }
 
 #[test]
-fn inputs_that_begin_elsewhere() {
-    stand_ins::with(&[], || {
+fn inputs_with_other_offsets_are_replayed() {
+    fakes::with(&[], || {
         let all = table(40, 12, 3);
         let (there_all, w) = (there(&all), table(12, 12, 4));
         let there_w = there(&w);
@@ -110,8 +110,8 @@ fn inputs_that_begin_elsewhere() {
 }
 
 #[test]
-fn results_that_are_inputs() {
-    stand_ins::with(&[], || {
+fn results_may_be_inputs_and_views() {
+    fakes::with(&[], || {
         let function = |x: &Tensor, w: &Tensor| {
             let y = x.matmul(w)?.tanh()?.matmul(w)?.softmax(-1)?;
             Ok::<_, opfuse::Error>((y.t()?, x.slice(0, 1, 3, 1)?, x.clone(), y))
@@ -129,10 +129,10 @@ fn results_that_are_inputs() {
     });
 }
 
-/// Threads on one stream and on several call one function at once, and the memory of each is freed and used again.
+/// Threads on one stream and on several call one function at once. The memory of each is freed and reused.
 #[test]
-fn threads_and_streams() {
-    stand_ins::with(&[], || {
+fn threads_and_streams_replay_at_once() {
+    fakes::with(&[], || {
         let function = compile(layers);
         let w = table(12, 12, 1);
         let there_w = there(&w);
@@ -158,8 +158,8 @@ fn threads_and_streams() {
 
 /// A stream that changes a graph while another still runs it, and memory that the first has given back.
 #[test]
-fn runs_that_overlap() {
-    stand_ins::with(&[], || {
+fn overlapping_runs_keep_their_memory() {
+    fakes::with(&[], || {
         let function = compile(layers);
         let w = table(12, 12, 1);
         let (there_w, inputs) = (there(&w), [table(5, 12, 8), table(5, 12, 9)]);
@@ -167,7 +167,7 @@ fn runs_that_overlap() {
         let streams = [0, 1].map(|_| Stream::new(GPU).expect("there is one"));
         let mut results = Vec::new();
         for call in 0..30 {
-            // The stand-in runs nothing before somebody waits, so all of these wait for their turn.
+            // The fake runs nothing until the host waits, so all of these are pending.
             let _guard = StreamGuard::new(&streams[call / 2 % 2]).expect("the device is there");
             results.push((call % 2, function.call((&on_device[call % 2], &there_w)).expect("it runs")));
         }
@@ -179,9 +179,9 @@ fn runs_that_overlap() {
 }
 
 #[test]
-fn refusals_are_no_failures() {
+fn a_driver_that_refuses_graphs_starts_launches() {
     for what in ["instantiate", "set", "launch"] {
-        stand_ins::with(&[("OPFUSE_STAND_IN_REFUSE", what)], || {
+        fakes::with(&[("OPFUSE_FAKE_REFUSE", what)], || {
             reset_counts();
             let function = compile(layers);
             let w = table(12, 12, 1);
@@ -191,7 +191,7 @@ fn refusals_are_no_failures() {
                 let there_x = there(&x);
                 let (a, b) = function.call((&there_x, &there(&w))).expect("it runs");
                 assert_eq!([bits(&a), bits(&b)], expected(&x, &w), "call {call}");
-                // What stays has other memory than what comes next.
+                // Results that are kept have other memory than the next ones.
                 kept.push((there_x, a, b));
             }
             let counts = counts();
@@ -201,10 +201,10 @@ fn refusals_are_no_failures() {
     }
 }
 
-/// A kernel of a graph that fails is told late, as any other.
+/// A failed kernel of a CUDA graph is reported asynchronously, as any other.
 #[test]
-fn a_kernel_of_a_graph_fails() {
-    stand_ins::with(&[("OPFUSE_STAND_IN_FAIL", "100")], || {
+fn a_failed_kernel_of_a_graph_is_reported_asynchronously() {
+    fakes::with(&[("OPFUSE_FAKE_FAIL", "100")], || {
         let function = compile(layers);
         let (x, w) = (there(&table(5, 12, 0)), there(&table(12, 12, 1)));
         let results: Vec<_> = (0..40).map(|_| function.call((&x, &w)).expect("nobody waits yet")).collect();
@@ -218,8 +218,8 @@ fn a_kernel_of_a_graph_fails() {
 }
 
 #[test]
-fn reasons_not_to_replay() {
-    stand_ins::with(&[], || {
+fn programs_that_are_not_replayed_have_reasons() {
+    fakes::with(&[], || {
         let report = |function: Binary| -> Explain {
             let compiled = compile(function);
             let (x, w) = (table(12, 12, 0), table(12, 12, 1));

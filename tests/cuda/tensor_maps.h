@@ -34,7 +34,7 @@ API cuTensorMapEncodeTiled(
         if (!is_inside(memory, (Address)address, bytes)) wrong = "it is of what is no memory";
     }
     if (wrong) {
-        fprintf(stderr, "stand-in of the CUDA driver: no map: %s\n", wrong);
+        fprintf(stderr, "fake of the CUDA driver: no map: %s\n", wrong);
         return INVALID_VALUE;
     }
     memset(to, 0, 128);

@@ -1,19 +1,19 @@
-//! Products by groups of four warps, through the runtime: what they give, what is reported, where they decline, and
-//! graphs whose maps are made anew.
+//! Products by groups of four warps, through the runtime: results, reports, what they decline, and CUDA graphs whose
+//! tensor maps are made anew.
 
 use crate::driver;
+use crate::fakes::{self, on_device};
 use crate::fast::{bits, check_close, table, there};
-use crate::stand_ins::{self, on_device};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Numerics, Result, Tensor, compile, numerics};
 
-/// Products by groups of four warps, where they take them.
+/// Forces groups of four warps for every product that they support.
 const GROUPS: (&str, &str) = ("OPFUSE_CUDA_PRODUCTS", "wgmma");
 
-/// What is said of a product that they take.
+/// The remark on a product that they compute.
 const TAKEN: &str = "groups of four warps (wgmma) sum products";
 
-/// How many maps the driver has made; on a device nobody counts.
+/// How many maps the driver has made; a device does not count them.
 fn maps() -> Option<i64> {
     (!on_device()).then(|| driver::calls(["cuTensorMapEncodeTiled"])[0])
 }
@@ -26,11 +26,11 @@ fn with_maps<T>(expected: i64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs `work` where groups of four warps multiply: on stand-ins, or a device of compute capability 9.0.
+/// Runs `work` where groups of four warps multiply: on fakes, or a device of compute capability 9.0.
 fn with_groups(work: impl FnOnce()) {
-    stand_ins::with(&[GROUPS], || {
+    fakes::with(&[GROUPS], || {
         if on_device() && !is_taken().expect("a product runs") {
-            return stand_ins::skip("the device is not of compute capability 9.0");
+            return fakes::skip("the device is not of compute capability 9.0");
         }
         work();
     });
@@ -135,9 +135,9 @@ fn perceptron(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     first.matmul(w)?.softmax(-1)?.matmul(w)?.add(1.0)
 }
 
-/// A graph's launches hold maps; when memory is another, they are made anew.
+/// A CUDA graph's launches hold maps, which are made anew when addresses change.
 #[test]
-fn graphs_with_other_addresses() {
+fn graphs_make_maps_anew_for_other_addresses() {
     with_groups(|| {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
@@ -173,7 +173,7 @@ fn graphs_with_other_addresses() {
             let explain = function.explain().to_string();
             assert!(explain.contains(TAKEN) && explain.contains("started as one CUDA graph"), "{explain}");
             driver::check_graphs(1);
-            // Where nothing has changed, nothing is made.
+            // Unchanged addresses need no new maps.
             let (x, w) = (there(&inputs[0][0])?, there(&inputs[0][1])?);
             let results: Vec<Tensor> = (0..2).map(|_| function.call((&x, &w))).collect::<Result<_>>()?;
             drop(results);
@@ -185,7 +185,7 @@ fn graphs_with_other_addresses() {
     });
 }
 
-/// What a compiled layer says when it has run on operands, whose product is close.
+/// The report of a compiled layer that has run on these operands; checks the product, too.
 fn report(a: &Tensor, b: &Tensor, there_a: &Tensor, there_b: &Tensor) -> Result<Explain> {
     let layer = compile(|a: &Tensor, b: &Tensor| a.matmul(b));
     for _ in 0..2 {
@@ -203,7 +203,7 @@ fn what_is_declined_says_why() {
             let explain = with_maps(0, || report(&a, &b, &there(&a)?, &there(&b)?))?.to_string();
             assert!(explain.contains("wgmma does not compute it: neither rows nor columns of an operand"), "{explain}");
             assert!(explain.contains("fast: tensor cores sum products of bf16"), "{explain}");
-            // Memory that begins elsewhere is told once it was met, and other memory is taken.
+            // A misaligned operand is declined with a reason, and an aligned one is taken.
             let (a, b) = (table(20, 48, DType::F16)?, table(48, 24, DType::F16)?);
             let (wide, there_b) = (there(&table(20, 56, DType::F16)?)?, there(&b)?);
             let part = wide.slice(1, 1, 49, 1)?;
@@ -212,7 +212,7 @@ fn what_is_declined_says_why() {
             assert!(explain.to_json().contains("\"wgmma_cannot\""), "{explain}");
             let explain = report(&a, &b, &there(&a)?, &there_b)?.to_string();
             assert!(explain.contains(TAKEN) && !explain.contains("wgmma does not"), "{explain}");
-            // The same of a product with an epilogue.
+            // The same for a product with an epilogue.
             let layer = compile(|a: &Tensor, b: &Tensor| a.matmul(b)?.relu());
             let expected = bits(&part.matmul(&there_b)?.relu()?);
             for _ in 0..2 {
@@ -220,7 +220,7 @@ fn what_is_declined_says_why() {
             }
             let explain = layer.explain().to_string();
             assert!(explain.contains("does not begin at a multiple of 16 bytes"), "{explain}");
-            // Other dtypes are not asked about.
+            // Other dtypes never use it.
             let [a, b] = [a.to_dtype(DType::F32)?, b.to_dtype(DType::F32)?];
             assert!(bits(&there(&a)?.matmul(&there(&b)?)?) == bits(&a.matmul(&b)?));
             Ok(())
@@ -229,10 +229,10 @@ fn what_is_declined_says_why() {
     });
 }
 
-/// Threads run in the order in which a warp goes on as long as it can, from the last.
+/// Each warp runs as long as it can, the last one first.
 #[test]
-fn other_schedules() {
-    stand_ins::with(&[GROUPS, ("OPFUSE_STAND_IN_SCHEDULE", "3")], || {
+fn products_are_close_under_another_schedule() {
+    fakes::with(&[GROUPS, ("OPFUSE_FAKE_SCHEDULE", "3")], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             let (a, b) = (table(136, 520, DType::BF16)?, table(520, 40, DType::BF16)?);
@@ -242,7 +242,7 @@ fn other_schedules() {
     });
 }
 
-/// Bits of the CPU are asked for by default, whoever is named.
+/// `Numerics::Strict` is the default, and keeps the CPU's bits whatever the switch says.
 #[test]
 fn strict_products_are_canonical() {
     with_groups(|| {
@@ -257,8 +257,8 @@ fn strict_products_are_canonical() {
 }
 
 #[test]
-fn other_devices_decline() {
-    stand_ins::with(&[GROUPS, ("OPFUSE_STAND_IN_CAPABILITY", "80")], || {
+fn devices_of_other_capabilities_decline() {
+    fakes::with(&[GROUPS, ("OPFUSE_FAKE_CAPABILITY", "80")], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             let (a, b) = (table(40, 48, DType::BF16)?, table(48, 24, DType::BF16)?);
@@ -273,7 +273,7 @@ fn other_devices_decline() {
 
 #[test]
 fn a_map_that_is_refused_is_an_error() {
-    stand_ins::with(&[GROUPS, ("OPFUSE_STAND_IN_REFUSE", "map")], || {
+    fakes::with(&[GROUPS, ("OPFUSE_FAKE_REFUSE", "map")], || {
         let run = || -> Result<()> {
             let (a, b) = (there(&table(8, 16, DType::F16)?)?, there(&table(16, 8, DType::F16)?)?);
             let strict = bits(&a.matmul(&b)?);
@@ -282,7 +282,7 @@ fn a_map_that_is_refused_is_an_error() {
                 let error = a.matmul(&b).expect_err("the driver refuses").to_string();
                 assert!(error.contains("cuTensorMapEncodeTiled") && error.contains("=own"), "{error}");
             }
-            // The device is as it was.
+            // The device works as before.
             assert!(bits(&a.matmul(&b)?) == strict);
             Ok(())
         };
@@ -290,11 +290,11 @@ fn a_map_that_is_refused_is_an_error() {
     });
 }
 
-/// What a text leaves out is found out here too: strips that have not arrived are no numbers.
+/// A missing wait in a source is detected: strips that have not arrived are NaN.
 #[test]
-fn planted_bugs_are_seen() {
-    let from = ("OPFUSE_STAND_IN_FROM", "gate_wait(full + stage, round);");
-    stand_ins::with(&[GROUPS, from, ("OPFUSE_STAND_IN_TO", "")], || {
+fn planted_bugs_are_detected() {
+    let from = ("OPFUSE_FAKE_FROM", "gate_wait(full + stage, round);");
+    fakes::with(&[GROUPS, from, ("OPFUSE_FAKE_TO", "")], || {
         let run = || -> Result<Vec<f64>> {
             let _fast = numerics(Numerics::Fast);
             let (a, b) = (there(&table(8, 16, DType::F16)?)?, there(&table(16, 8, DType::F16)?)?);

@@ -1,9 +1,11 @@
-//! Who computes a product with `Numerics::Fast`, and why: the model, a cublasLt that is not there, is too old, names no
-//! algorithm or fails; memory to work in, streams and threads; gradients; reports.
+//! Who computes a product with `Numerics::Fast`, and why.
+//!
+//! The model decides, unless cublasLt is missing, too old, names no algorithm or fails. Workspaces, streams, threads,
+//! gradients and reports are tested as well.
 
 use crate::cublaslt::{FLOATS, GPU, LIBRARY, close, fast, table, there, values};
 use crate::driver::{cublaslt_calls, cublaslt_descriptions};
-use crate::stand_ins::{self, OLD};
+use crate::fakes::{self, OLD};
 use opfuse::device::{Stream, StreamGuard};
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Numerics, Result, Tensor, compile, numerics};
@@ -48,7 +50,7 @@ fn says(explain: &Explain, text: &str) {
 
 #[test]
 fn strict_never_calls_it() {
-    stand_ins::only(&[LIBRARY], || {
+    fakes::only(&[LIBRARY], || {
         let run = || -> Result<()> {
             for dtype in FLOATS {
                 let [x, w, b] = operands(dtype)?;
@@ -83,11 +85,11 @@ fn strict_never_calls_it() {
     });
 }
 
-/// Small products are not worth a call, large ones are; what it would not fuse goes with our kernel where memory is
-/// waited for.
+/// Small products are not worth a call, and large ones are. Where cublasLt cannot fuse what follows, our kernel is
+/// chosen if memory is the bottleneck.
 #[test]
-fn the_model_says_who() {
-    stand_ins::only(&[], || {
+fn the_model_chooses_by_size_and_epilogue() {
+    fakes::only(&[], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             reset_counts();
@@ -104,9 +106,9 @@ fn the_model_says_who() {
     });
 }
 
-/// A folder with stand-ins for the driver and NVRTC, and what `more` puts there.
+/// A folder with fakes of the driver and NVRTC, and what `more` puts there.
 fn without_cublaslt(name: &str, more: impl Fn(&PathBuf)) -> Option<PathBuf> {
-    let folder = stand_ins::folder()?;
+    let folder = fakes::folder()?;
     let own = folder.join(name);
     std::fs::create_dir_all(&own).expect("a folder can be made");
     for file in ["libcuda.so.1", "libnvrtc.so.13"] {
@@ -116,13 +118,13 @@ fn without_cublaslt(name: &str, more: impl Fn(&PathBuf)) -> Option<PathBuf> {
     Some(own)
 }
 
-/// Our kernels compute all of it, and say why.
+/// Our kernels compute everything, and the report says why.
 fn check_own(folder: Option<PathBuf>, settings: &[(&str, &str)], reason: &str) {
     let Some(folder) = folder else { return };
     let folder = folder.to_str().expect("it has a name in letters");
     let settings: Vec<(&str, &str)> =
         [LIBRARY, ("OPFUSE_CUDA_LIB_DIR", folder)].into_iter().chain(settings.iter().copied()).collect();
-    stand_ins::without(&settings, || {
+    fakes::without(&settings, || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             for dtype in FLOATS {
@@ -144,7 +146,7 @@ fn check_own(folder: Option<PathBuf>, settings: &[(&str, &str)], reason: &str) {
 }
 
 #[test]
-fn a_library_that_is_not_there() {
+fn a_missing_library_leaves_products_to_us() {
     let folder = without_cublaslt("without_cublaslt", |_| {});
     check_own(
         folder,
@@ -154,7 +156,7 @@ fn a_library_that_is_not_there() {
 }
 
 #[test]
-fn a_library_that_lacks_a_function() {
+fn a_library_without_a_function_leaves_products_to_us() {
     let old = |own: &PathBuf| {
         let _ = std::fs::copy(own.with_file_name(OLD).join("libcublasLt.so.13"), own.join("libcublasLt.so.13"));
     };
@@ -163,22 +165,22 @@ fn a_library_that_lacks_a_function() {
 }
 
 #[test]
-fn a_library_of_an_old_version() {
-    let version = [("OPFUSE_STAND_IN_LT_VERSION", "110805")];
-    let folder = stand_ins::folder().map(PathBuf::from);
+fn an_old_library_leaves_products_to_us() {
+    let version = [("OPFUSE_FAKE_LT_VERSION", "110805")];
+    let folder = fakes::folder().map(PathBuf::from);
     check_own(folder, &version, "cublasLt 110805 is too old: CUDA 12.0 or later is needed");
 }
 
 #[test]
-fn no_algorithm() {
-    let folder = || stand_ins::folder().map(PathBuf::from);
-    check_own(folder(), &[("OPFUSE_STAND_IN_LT_NOTHING", "all")], "it has no algorithm for");
+fn without_an_algorithm_products_are_ours() {
+    let folder = || fakes::folder().map(PathBuf::from);
+    check_own(folder(), &[("OPFUSE_FAKE_LT_NOTHING", "all")], "it has no algorithm for");
 }
 
-/// With an epilogue it names none: the product is a call, what follows a pass.
+/// There is no algorithm with an epilogue: the product is a call of cublasLt, and what follows is a pass.
 #[test]
-fn no_algorithm_with_an_epilogue() {
-    fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_NOTHING", "epilogue")], || {
+fn without_an_algorithm_for_the_epilogue_it_is_a_pass() {
+    fast(&[LIBRARY, ("OPFUSE_FAKE_LT_NOTHING", "epilogue")], || {
         for dtype in FLOATS {
             reset_counts();
             let explain = layer_is_right(dtype)?;
@@ -193,7 +195,7 @@ fn no_algorithm_with_an_epilogue() {
 /// Sums of f64 have no epilogue there.
 #[test]
 fn wide_layers_are_a_call_and_a_pass() {
-    stand_ins::only(&[LIBRARY], || {
+    fakes::only(&[LIBRARY], || {
         let _fast = numerics(Numerics::Fast);
         let explain = layer_is_right(DType::F64).expect("nothing fails");
         says(&explain, "cublasLt sums products of f64 in f64");
@@ -202,8 +204,8 @@ fn wide_layers_are_a_call_and_a_pass() {
 }
 
 #[test]
-fn a_call_that_fails() {
-    fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_FAIL", "2")], || {
+fn a_call_that_fails_is_an_error() {
+    fast(&[LIBRARY, ("OPFUSE_FAKE_LT_FAIL", "2")], || {
         let [x, w, b] = operands(DType::F32)?;
         let expected = layer(&x, &w, &b)?;
         let (x, w, b) = (there(&x)?, there(&w)?, there(&b)?);
@@ -230,8 +232,8 @@ fn a_call_that_fails() {
 }
 
 #[test]
-fn a_call_of_a_program_that_fails() {
-    fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_FAIL", "5")], || {
+fn a_failed_call_in_a_program_is_an_error() {
+    fast(&[LIBRARY, ("OPFUSE_FAKE_LT_FAIL", "5")], || {
         let [x, w, b] = operands(DType::F32)?;
         let (x, w, b) = (there(&x)?, there(&w)?, there(&b)?);
         let compiled = compile(layer);
@@ -273,9 +275,9 @@ fn overlapping(compute: impl Fn(&Tensor) -> Result<Tensor> + Sync) -> Result<()>
 }
 
 #[test]
-fn streams_and_threads_share_no_memory_to_work_in() {
+fn streams_and_threads_share_no_workspace() {
     for workspace in ["0", "4096"] {
-        fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", workspace)], || {
+        fast(&[LIBRARY, ("OPFUSE_FAKE_LT_WORKSPACE", workspace)], || {
             let [_, w, b] = operands(DType::F32)?;
             let (w, b) = (there(&w)?, there(&b)?);
             overlapping(|x| x.matmul(&w))?;
@@ -290,8 +292,8 @@ fn streams_and_threads_share_no_memory_to_work_in() {
     }
 }
 
-/// Whether products on two streams are right that share no operands; what two streams read is read by one after the
-/// other.
+/// Whether products on two streams are right. They share no operands, because two streams read an operand one after
+/// the other.
 fn are_apart() -> Result<bool> {
     let _fast = numerics(Numerics::Fast);
     let [x, w, _] = operands(DType::F32)?;
@@ -310,27 +312,25 @@ fn are_apart() -> Result<bool> {
 }
 
 #[test]
-fn streams_work_in_memory_of_their_own() {
-    fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", "4096")], || {
+fn streams_have_workspaces_of_their_own() {
+    fast(&[LIBRARY, ("OPFUSE_FAKE_LT_WORKSPACE", "4096")], || {
         assert!(are_apart()?);
         Ok(())
     });
 }
 
-/// The stand-in shows it if they do not.
+/// The fake detects streams that share a workspace.
 #[test]
-fn shared_memory_to_work_in_is_seen() {
-    let planted = [LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", "4096"), ("OPFUSE_STAND_IN_LT_SHARED", "1")];
-    stand_ins::only(&planted, || {
-        assert!(!are_apart().expect("nothing fails"), "two streams worked in the same memory")
-    });
+fn a_shared_workspace_is_detected() {
+    let planted = [LIBRARY, ("OPFUSE_FAKE_LT_WORKSPACE", "4096"), ("OPFUSE_FAKE_LT_SHARED", "1")];
+    fakes::only(&planted, || assert!(!are_apart().expect("nothing fails"), "two streams worked in the same memory"));
 }
 
-/// Kernels of ours before and behind products, in one program that is no graph.
+/// Our kernels before and after products, in one program that is no CUDA graph.
 #[test]
 fn programs_with_calls_are_no_graphs() {
     for workspace in ["0", "1024"] {
-        fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", workspace)], || {
+        fast(&[LIBRARY, ("OPFUSE_FAKE_LT_WORKSPACE", workspace)], || {
             let function = |x: &Tensor, w: &Tensor, b: &Tensor| {
                 let first = layer(&x.mul(0.25)?, w, b)?;
                 let second = first.matmul(&w.t()?)?.softmax(-1)?;
@@ -358,9 +358,9 @@ fn programs_with_calls_are_no_graphs() {
     }
 }
 
-/// Algorithms that work in more memory than there is.
+/// Settings under which algorithms need a larger workspace than there is.
 const TOO_LARGE: [(&str, &str); 3] =
-    [LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", "4000000"), ("OPFUSE_STAND_IN_MEMORY", "3000000")];
+    [LIBRARY, ("OPFUSE_FAKE_LT_WORKSPACE", "4000000"), ("OPFUSE_FAKE_MEMORY", "3000000")];
 
 fn products_and_layers() -> Result<Vec<Tensor>> {
     let [x, w, b] = operands(DType::F32)?;
@@ -369,9 +369,9 @@ fn products_and_layers() -> Result<Vec<Tensor>> {
     Ok(vec![x.matmul(&w)?, compiled.call((&x, &w, &b))?, compiled.call((&x, &w, &b))?])
 }
 
-/// Where memory to work in cannot be had, an algorithm that needs none is asked for.
+/// Where no workspace can be allocated, an algorithm without one is used.
 #[test]
-fn no_memory_to_work_in() {
+fn without_a_workspace_another_algorithm_is_used() {
     fast(&TOO_LARGE, || {
         let found = products_and_layers()?;
         let [x, w, b] = operands(DType::F32)?;
@@ -380,10 +380,10 @@ fn no_memory_to_work_in() {
     });
 }
 
-/// There is none that needs none.
+/// Every algorithm needs a workspace, so the error of the allocation is returned.
 #[test]
-fn no_memory_at_all() {
-    fast(&[&TOO_LARGE[..], &[("OPFUSE_STAND_IN_LT_NOTHING", "workspace")]].concat(), || {
+fn without_any_workspace_products_are_out_of_memory() {
+    fast(&[&TOO_LARGE[..], &[("OPFUSE_FAKE_LT_NOTHING", "workspace")]].concat(), || {
         let error = products_and_layers().expect_err("there is no memory").to_string();
         assert!(error.contains("out of memory on cuda:0: wanted 4000000 bytes"), "{error}");
         let x = there(&table(&[40, 50], DType::F32)?)?;
@@ -391,14 +391,14 @@ fn no_memory_at_all() {
     });
 }
 
-/// Descriptions go with what holds them: threads that end keep no executables, and the rest is bounded.
+/// Descriptions are freed with their owners. Threads that end keep no executables, and the caches are bounded.
 #[test]
 fn algorithms_are_bounded() {
-    stand_ins::only(&[LIBRARY], || {
+    fakes::only(&[LIBRARY], || {
         const MOST: i64 = 4 * 1024;
         let mut shapes = 0;
         for thread in 0..3 {
-            // Joined by hand, it has let go of what it remembered.
+            // A joined thread has dropped its caches.
             std::thread::scope(|scope| {
                 let worker = scope.spawn(|| {
                     let _fast = numerics(Numerics::Fast);
@@ -421,7 +421,7 @@ fn algorithms_are_bounded() {
 }
 
 #[test]
-fn gradients_of_a_linear_layer() {
+fn gradients_of_a_linear_layer_use_it() {
     fast(&[LIBRARY], || {
         let gradients = |device: Device, is_compiled: bool| -> Result<Vec<Tensor>> {
             let [x, w, b] = operands(DType::F32)?;
@@ -452,7 +452,7 @@ fn linear_layers_are_one_call() {
         for dtype in [DType::F16, DType::BF16] {
             let [x, w, b] = operands(dtype)?;
             let layer: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor> = |x, w, b| b.addmm(x, w)?.relu();
-            // What it has no epilogue for is a pass over sums that are not rounded.
+            // An unsupported epilogue is a pass over sums that are not rounded.
             let scaled: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor> = |x, w, b| b.addmm_scaled(x, w, 0.5, 2.0);
             for (layer, launches) in [(layer, 0), (scaled, 1)] {
                 let expected = values(&layer(&x, &w, &b)?)?;
@@ -473,7 +473,7 @@ fn linear_layers_are_one_call() {
 }
 
 #[test]
-fn reports_say_who() {
+fn reports_name_who_computes_a_product() {
     fast(&[LIBRARY], || {
         let explain = layer_is_right(DType::BF16)?;
         says(&explain, "fast: cublasLt sums products of bf16 in f32, in an order of its own");
@@ -484,17 +484,17 @@ fn reports_say_who() {
 }
 
 #[test]
-fn reports_say_that_nobody_else_was_asked() {
+fn reports_say_that_a_switch_chose() {
     fast(&[OWN], || {
         says(&layer_is_right(DType::BF16)?, "cublasLt does not compute it: OPFUSE_CUDA_PRODUCTS is own");
         Ok(())
     });
 }
 
-/// Operands that two devices hold are multiplied by the handle of each.
+/// Each device has a handle of its own for its products.
 #[test]
 fn devices_have_handles_of_their_own() {
-    stand_ins::only(&[LIBRARY], || {
+    fakes::only(&[LIBRARY], || {
         let run = || -> Result<()> {
             let _fast = numerics(Numerics::Fast);
             let x = table(&[8, 8], DType::F32)?;

@@ -1,10 +1,10 @@
-//! Stand-ins for the driver, NVRTC and cublasLt, built by g++, and tests that run on them, or on a device.
+//! Fakes of the driver, NVRTC and cublasLt, built by g++, and tests that run on them, or on a device.
 //!
 //! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for
-//! itself alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
+//! itself alone, with the folder of the fakes named. Without g++ the tests say that they were skipped.
 //!
-//! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead, and those that only stand-ins can show,
-//! like an order of work or a driver that fails, say that they were skipped.
+//! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead. Tests that need fakes, such as those of
+//! the order of work or of a failing driver, then say that they were skipped.
 
 use opfuse::internals::codegen::cuda::PRELUDE;
 use std::fs;
@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// How kernels are compiled; a sanitizer finds vectors at addresses that a device would refuse.
+/// Options for kernels; a sanitizer finds misaligned vectors, which a device would refuse.
 const OF_KERNELS: &str = "-O1 -std=c++17 -w -Wno-psabi -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
                           -fsanitize-undefined-trap-on-error";
 
-/// How the stand-ins are compiled. The kernels need the machine's functions.
-const OF_STAND_INS: &str = "-O1 -std=c++17 -fPIC -shared";
+/// Options for the fakes. Kernels need the functions that they export.
+const OF_FAKES: &str = "-O1 -std=c++17 -fPIC -shared";
 
-/// The folder of a cublasLt that lacks a function, in that of the stand-ins.
+/// The subfolder with a cublasLt that lacks a function.
 pub(crate) const OLD: &str = "old";
 
-/// Says in the child which folder it was started with.
-const CHILD: &str = "OPFUSE_STAND_INS";
+/// Set in the child process: the folder that it was started with.
+const CHILD: &str = "OPFUSE_FAKES";
 
-/// Processes that share the work of a long test.
+/// The number of processes that share the work of a long test.
 pub(crate) const PARTS: usize = 4;
 
 /// A test per part: each calls the function with its number.
@@ -55,7 +55,7 @@ macro_rules! in_parts {
 }
 pub(crate) use in_parts;
 
-/// Fails with the first of what is wrong, if anything is.
+/// Fails with the first failures, if there are any.
 pub(crate) fn expect_none(failures: &[String]) {
     let first: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
     assert!(failures.is_empty(), "{} failed; the first:\n{}", failures.len(), first.join("\n"));
@@ -66,8 +66,8 @@ pub(crate) fn on_device() -> bool {
     std::env::var("OPFUSE_CUDA_TESTS").is_ok_and(|place| place == "device")
 }
 
-/// Runs `work` as this test on the stand-ins or a device, in a process of its own with these settings; those of the
-/// stand-ins, which say what goes wrong, keep it from a device.
+/// Runs `work` as this test on the fakes or a device, in a process of its own with these settings. Settings of the
+/// fakes, which make them fail, exclude a device.
 pub(crate) fn with(settings: &[(&str, &str)], work: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return work();
@@ -75,22 +75,22 @@ pub(crate) fn with(settings: &[(&str, &str)], work: impl FnOnce()) {
     if !on_device() {
         return only(settings, work);
     }
-    match settings.iter().find(|(name, _)| name.starts_with("OPFUSE_STAND_IN_")) {
-        Some((name, _)) => skip(&format!("only stand-ins have {name}")),
+    match settings.iter().find(|(name, _)| name.starts_with("OPFUSE_FAKE_")) {
+        Some((name, _)) => skip(&format!("only fakes have {name}")),
         None => again(settings),
     }
 }
 
-/// Runs `work` as this test on the stand-ins and nowhere else.
+/// Runs `work` as this test on the fakes alone.
 pub(crate) fn only(settings: &[(&str, &str)], work: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return work();
     }
     if on_device() {
-        return skip("only stand-ins can show it");
+        return skip("only fakes can show it");
     }
     let Some(folder) = folder() else {
-        return skip("g++ is not there, so nothing was run on stand-ins for CUDA");
+        return skip("g++ is not there, so nothing was run on fakes for CUDA");
     };
     let folder = folder.to_str().expect("the folder of targets has a name in letters");
     let all: Vec<(&str, &str)> =
@@ -98,7 +98,7 @@ pub(crate) fn only(settings: &[(&str, &str)], work: impl FnOnce()) {
     again(&all);
 }
 
-/// Runs `work` as this test in a process of its own with these settings and without stand-ins.
+/// Runs `work` as this test in a process of its own with these settings and without fakes.
 pub(crate) fn without(settings: &[(&str, &str)], work: impl FnOnce()) {
     match std::env::var_os(CHILD) {
         Some(_) => work(),
@@ -111,7 +111,7 @@ pub(crate) fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// What tests say about what they did, for who reads their output.
+/// Prints what a test did, for readers of its output.
 #[allow(clippy::print_stdout, reason = "the counts are these tests' output")]
 pub(crate) fn report(text: &str) {
     println!("{text}");
@@ -133,7 +133,7 @@ fn again(settings: &[(&str, &str)]) {
     }
 }
 
-/// The folder of the stand-ins, built if it is not there; `None` without g++, or on a device.
+/// The folder of the fakes, built if it is not there; `None` without g++, or on a device.
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(|| if on_device() { None } else { build() }).as_deref()
@@ -154,12 +154,12 @@ fn build() -> Option<PathBuf> {
         ("with_prelude.h", "#include \"emulator.h\"\n#include \"groups.h\"\n#include \"prelude.cuh\"\n"),
     ];
     let mut hasher = DefaultHasher::new();
-    (sources, OF_KERNELS, OF_STAND_INS, version.stdout).hash(&mut hasher);
+    (sources, OF_KERNELS, OF_FAKES, version.stdout).hash(&mut hasher);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cuda-{:016x}", hasher.finish()));
     if folder.is_dir() {
         return Some(folder);
     }
-    // Whoever else builds them at the same time makes the same.
+    // Another process that builds them at the same time makes the same files.
     let own = folder.with_extension(std::process::id().to_string());
     fs::create_dir_all(&own).expect("a folder can be made");
     for (name, text) in sources {
@@ -168,21 +168,21 @@ fn build() -> Option<PathBuf> {
     let compile = |options: &str, more: &[&str]| {
         let output = Command::new("g++").current_dir(&own).args(options.split_whitespace()).args(more).output();
         let output = output.expect("g++ was there a moment ago");
-        assert!(output.status.success(), "g++ refuses a stand-in:\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "g++ refuses a fake:\n{}", String::from_utf8_lossy(&output.stderr));
     };
-    let behind =
+    let headers =
         ["emulator.h", "groups.h", "machine.h", "groups_machine.h"].map(|header| ["-include", header]).concat();
     let driver = ["-Wl,-soname,libcuda.so", "-o", "libcuda.so.1", "libcuda.cpp", "-ldl", "-lpthread"];
-    compile(OF_STAND_INS, &[&behind[..], &driver[..]].concat());
+    compile(OF_FAKES, &[&headers[..], &driver[..]].concat());
     let emulator = format!("-DEMULATOR=\"{}\"", folder.display());
     let options = format!("-DOPTIONS=\"{OF_KERNELS}\"");
     let compiler = ["-Wl,-soname,libnvrtc.so", "-o", "libnvrtc.so.13", "libnvrtc.cpp"];
-    compile(OF_STAND_INS, &[&[&*emulator, &*options], &compiler[..]].concat());
-    // An older one lies in a folder of its own.
+    compile(OF_FAKES, &[&[&*emulator, &*options], &compiler[..]].concat());
+    // An old cublasLt lies in a folder of its own.
     fs::create_dir_all(own.join(OLD)).expect("a folder can be made");
     for (option, file) in [("-DNEW", "libcublasLt.so.13".to_owned()), ("-DOLD", format!("{OLD}/libcublasLt.so.13"))] {
         let products = ["-Wl,-soname,libcublasLt.so", "-o", &file, "libcublasLt.cpp", "-L", ".", "-l:libcuda.so.1"];
-        compile(OF_STAND_INS, &[&[option], &products[..]].concat());
+        compile(OF_FAKES, &[&[option], &products[..]].concat());
     }
     let of_header: String = OF_KERNELS.replace("-shared ", "");
     compile(&of_header, &["-x", "c++-header", "-o", "with_prelude.h.gch", "with_prelude.h"]);
