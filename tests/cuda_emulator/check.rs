@@ -1,14 +1,14 @@
-//! Cases held against the interpreter, by bits, under every schedule.
+//! Cases compared with the interpreter, by bits, under every schedule.
 
 use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES, SITE};
 use crate::kernels::Case;
 use opfuse::internals::codegen::cuda::{Form, Index, Plan, Source};
 use std::collections::HashMap;
 
-/// Cases that are compiled together.
+/// The number of cases that are compiled together.
 const TOGETHER: usize = 300;
 
-/// Cases and what they are.
+/// Cases with their names.
 #[derive(Default)]
 pub(crate) struct Cases {
     cases: Vec<Named>,
@@ -32,7 +32,7 @@ impl Cases {
         self.add_at(name, case, |_| 0);
     }
 
-    /// Adds a case whose buffers begin so many elements behind a multiple of 16 bytes.
+    /// Adds a case whose buffers begin so many elements after a multiple of 16 bytes.
     pub(crate) fn add_at(&mut self, name: impl Into<String>, case: Case, elements: impl Fn(usize) -> usize) {
         let sizes: Vec<usize> = case.kernel.dtypes().map(|dtype| dtype.size()).collect();
         let remainders: Vec<usize> = (0..sizes.len()).map(|slot| elements(slot) * sizes[slot] % 16).collect();
@@ -48,7 +48,7 @@ impl Cases {
         self.add_as_at(name, case, form, 0);
     }
 
-    /// Adds a case in a given form whose buffers begin so many bytes behind a multiple of 16.
+    /// Adds a case in a given form whose buffers begin so many bytes after a multiple of 16.
     pub(crate) fn add_as_at(&mut self, name: impl Into<String>, case: Case, form: Form, remainder: usize) {
         let plan = Plan::with_form(&case.kernel, &case.geometry, form);
         let plan = plan.unwrap_or_else(|reason| panic!("{reason}\n{}", case.kernel));
@@ -84,7 +84,7 @@ impl Cases {
         self.cases.push(Named { name, case, source, plan, remainders, apart: 0 });
     }
 
-    /// Runs all and compares them; says so where they cannot be run.
+    /// Runs and compares all cases; reports that they were skipped where there is no compiler.
     pub(crate) fn check(&self) {
         assert!(!self.cases.is_empty());
         if !emulator::is_available() {
@@ -100,7 +100,7 @@ impl Cases {
         }
     }
 
-    /// Compares the first output of the only case with given bytes, once the text is changed.
+    /// Compares the first output of the only case with given bytes, for the changed source.
     pub(crate) fn expect_output(&self, expected: &[u8], mutate: impl Fn(String) -> String) {
         if !emulator::is_available() {
             return;
@@ -110,7 +110,7 @@ impl Cases {
         assert_eq!(answers[0][named.case.inputs.len()], expected, "{}", named.describe());
     }
 
-    /// What is wrong under some schedule once the text is changed; nothing if the change is not seen.
+    /// The first difference under some schedule for the changed source; `Ok` if the change is not detected.
     pub(crate) fn check_mutant(&self, mutate: impl Fn(String) -> String) -> Result<(), String> {
         let program = compile(&self.cases, mutate);
         SCHEDULES.into_iter().try_for_each(|schedule| compare(&self.cases, &program, schedule))
@@ -122,7 +122,7 @@ fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
     let mut known: HashMap<&str, usize> = HashMap::new();
     for named in cases {
         let first = *known.entry(&named.source.code).or_insert_with(|| {
-            // All were written under one name to be told apart; this is the text under a name of its own.
+            // The sources of all cases have the same name; here each gets a name of its own.
             let source = Source::new(&named.case.kernel, &named.plan.variant, &batch.name());
             batch.add(&source)
         });
@@ -165,7 +165,7 @@ impl Named {
         let is_told = match (word(0) & 0xff) as usize {
             _ if word(0) == 0 => !faults.has_zero_divisor() && faults.out_of_range().is_none(),
             0xff => faults.has_zero_divisor(),
-            // An index of the place is outside of the size that is told.
+            // The recorded index is outside of the recorded size.
             place => faults.out_of_range().is_some() && word(1 + 2 * place) >= word(2 + 2 * place),
         };
         if !is_told || (word(0) != 0 && word(0) >> 8 != SITE) {

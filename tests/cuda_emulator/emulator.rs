@@ -1,8 +1,8 @@
-//! Kernels' text compiled by g++ behind `emulator.h`, and run in a process of its own.
+//! Kernels' source, compiled by g++ with `emulator.h`, and run in a process of its own.
 //!
-//! A process rather than a library: a kernel that leaves its memory ends it with a message instead of ending the tests,
-//! and no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
-//! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
+//! It is a process and not a library for two reasons. A kernel that leaves its memory ends that process with a message,
+//! and not the tests. And no test needs unsafe code. Many kernels are compiled at once, because the start of a
+//! compilation takes most of its time. `OPFUSE_CUDA_TEXTS=folder` leaves the sources there, for `scripts/nvrtc.py`.
 
 use opfuse::internals::codegen::cuda::wgmma::TileMap;
 use opfuse::internals::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, argument};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// In which order threads run: in turn, and as long as a warp can, from either end.
+/// The orders in which threads run: in turn, and each warp as long as it can, from either end.
 pub(crate) const SCHEDULES: [usize; 4] = [0, 1, 2, 3];
 
-/// What launches are called in the fault record.
+/// The site of launches in the fault record.
 pub(crate) const SITE: u64 = 0x1234_5678_9abc;
 
-/// Whether there is a compiler; says so if there is none.
+/// Whether there is a compiler; reports that tests were skipped if there is none.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn is_available() -> bool {
     let found = Command::new("g++").arg("--version").output().is_ok_and(|output| output.status.success());
@@ -28,17 +28,17 @@ pub(crate) fn is_available() -> bool {
     found
 }
 
-/// A change of a text that has to be seen: what it is, from, to.
+/// A change of a source that has to be detected: its name, from, to.
 pub(crate) type Bug = (&'static str, &'static str, &'static str);
 
-/// Every bug is seen when `run` has the texts changed, which says what is wrong then.
+/// Checks that every bug is detected. `run` runs changed sources, and returns the first difference.
 pub(crate) fn assert_seen(bugs: &[Bug], run: impl Fn(&dyn Fn(String) -> String) -> Result<(), String>) {
     for (name, from, to) in bugs {
         let seen = run(&|text| {
             assert!(text.contains(from), "{name}: {from:?} is not there\n{text}");
             text.replace(from, to)
         });
-        assert!(seen.is_err(), "{name} is not seen");
+        assert!(seen.is_err(), "{name} is not detected");
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn assert_seen(bugs: &[Bug], run: impl Fn(&dyn Fn(String) -> String) 
 #[derive(Default)]
 pub(crate) struct Batch {
     text: String,
-    /// A function per entry that takes its argument by address.
+    /// A function per entry, which takes its argument buffer by address.
     calls_of_entries: String,
     table: String,
     n_entries: usize,
@@ -64,12 +64,12 @@ pub(crate) struct Buffer<'a> {
 }
 
 impl Batch {
-    /// The name for the next text.
+    /// The name for the next source.
     pub(crate) fn name(&self) -> String {
         format!("k{}", self.n_entries)
     }
 
-    /// Adds a text written under [`Batch::name`]; its number.
+    /// Adds a source written under [`Batch::name`]; returns its number.
     pub(crate) fn add(&mut self, source: &Source) -> usize {
         let first = self.n_entries;
         self.text.push_str(&source.code);
@@ -88,7 +88,7 @@ impl Batch {
         first
     }
 
-    /// Adds the launches of a plan of the text `source`. Buffers are those of the operands, then of the outputs.
+    /// Adds the launches of a plan of `source`. Buffers are those of the operands, then of the outputs.
     pub(crate) fn call(&mut self, source: usize, kernel: &Kernel, plan: &Plan, buffers: &[Buffer<'_>]) {
         let layout = plan.variant.layout;
         let is_iota = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == From::Iota);
@@ -104,7 +104,7 @@ impl Batch {
         self.launch(source, &argument, &plan.steps, &pointers, &all);
     }
 
-    /// Adds launches of the text `source`. The address of a buffer is added to each word that is paired with it.
+    /// Adds launches of `source`. The address of a buffer is added to each word that is paired with it.
     pub(crate) fn launch(
         &mut self,
         source: usize,
@@ -116,7 +116,7 @@ impl Batch {
         self.launch_mapped(source, argument, steps, pointers, &[], buffers);
     }
 
-    /// The same of a text whose argument holds maps, which are made once addresses are added.
+    /// The same of a source whose argument buffer holds tensor maps, which are made once addresses are added.
     pub(crate) fn launch_mapped(
         &mut self,
         source: usize,
@@ -156,7 +156,7 @@ impl Batch {
         self.n_calls += 1;
     }
 
-    /// Compiles all texts, the whole of them changed by `mutate` first.
+    /// Compiles all sources, after `mutate` has changed them.
     pub(crate) fn compile(&self, mutate: impl Fn(String) -> String) -> Program {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Batch {
         let calls: Vec<u8> =
             [self.n_calls as u64].iter().chain(&self.calls).flat_map(|word| word.to_le_bytes()).collect();
         fs::write(program.file("launches"), calls).expect("a temporary file can be written");
-        // A sanitizer finds vectors at addresses that a device would refuse.
+        // A sanitizer finds misaligned vectors, which a device would refuse.
         let options = "-O1 -std=c++17 -w -Wno-psabi -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
                        -fsanitize-undefined-trap-on-error -o";
         let output = Command::new("g++")
@@ -207,8 +207,8 @@ impl Program {
         Path::new(&self.folder).join(name)
     }
 
-    /// Runs all launches under a schedule: what is in the buffers of each afterwards, the last but one being the fault
-    /// record and the last scratch.
+    /// Runs all launches under a schedule, and returns the contents of the buffers of each. The last two are the fault
+    /// record and the scratch memory.
     ///
     /// # Errors
     /// What the process said when it ended early.
@@ -232,7 +232,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A folder that stays is no harm.
+        // A folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,6 +1,6 @@
 //! Generated CUDA on the emulator against the interpreter, by bits.
 //!
-//! The text is what a device would be given, compiled by g++ behind a header that is a small machine of its own
+//! The source is what NVRTC would get for a device. g++ compiles it with a header that emulates blocks of threads
 //! (`emulator.h`, `driver.cpp`). Without g++ the tests say that they were skipped. `OPFUSE_SEED=n` runs one random case
 //! alone and `OPFUSE_CASES=n` another number of them.
 
@@ -13,8 +13,9 @@ mod pointwise;
 mod products;
 mod random;
 mod rows;
+mod sources;
 mod tensor_epilogues;
 mod tensor_products;
-mod texts;
+
 mod wgmma_epilogues;
 mod wgmma_products;

@@ -1,4 +1,4 @@
-//! Planted bugs: a change of the text that a device would punish has to be seen under some schedule.
+//! Planted bugs: a change of the source that is wrong on a device has to be detected under some schedule.
 
 use crate::check::Cases;
 use crate::emulator;
@@ -11,17 +11,17 @@ use opfuse::internals::ir::scalar::{Prim, Ty};
 use opfuse::ir::DType;
 use std::ops::Range;
 
-/// What is changed, from, to, and a word of what is said about it (nothing where bits differ).
+/// The name of a bug, from, to, and a part of the message (empty where bits differ).
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
 fn check(cases: &Cases, mutants: &[Mutant]) {
-    assert_eq!(cases.check_mutant(|text| text), Ok(()), "the text as it is");
+    assert_eq!(cases.check_mutant(|text| text), Ok(()), "the unchanged source");
     for (name, from, to, said) in mutants {
         let seen = cases.check_mutant(|text| {
             assert!(text.contains(from), "{name}: {from:?} is not there\n{text}");
             text.replace(from, to)
         });
-        let why = seen.err().unwrap_or_else(|| panic!("{name} is not seen"));
+        let why = seen.err().unwrap_or_else(|| panic!("{name} is not detected"));
         assert!(why.contains(said), "{name}: {why}");
     }
 }
@@ -30,7 +30,7 @@ const TOUCHED: &str = "memory outside all buffers";
 const DIFFERS: &str = "differs";
 
 #[test]
-fn of_pointwise_kernels() {
+fn bugs_of_pointwise_kernels_are_detected() {
     if !emulator::is_available() {
         return;
     }
@@ -100,7 +100,7 @@ fn of_pointwise_kernels() {
 }
 
 #[test]
-fn of_faults() {
+fn bugs_of_faults_are_detected() {
     if !emulator::is_available() {
         return;
     }
@@ -171,7 +171,7 @@ fn of_faults() {
 }
 
 #[test]
-fn of_warps() {
+fn bugs_of_warps_are_detected() {
     if !emulator::is_available() {
         return;
     }
@@ -214,7 +214,7 @@ fn of_warps() {
 }
 
 #[test]
-fn of_held_rows() {
+fn bugs_of_held_rows_are_detected() {
     if !emulator::is_available() {
         return;
     }
@@ -278,12 +278,12 @@ fn of_held_rows() {
 }
 
 #[test]
-fn of_columns() {
+fn bugs_of_columns_are_detected() {
     if !emulator::is_available() {
         return;
     }
     let mut cases = Cases::default();
-    // A row behind the last is outside of memory if rows have elements of their own.
+    // A row after the last one is outside of memory if rows have elements of their own.
     let apart = (0..)
         .map(|seed| place(&mut Random::new(seed), listed::normalized(), &[37], &[50]))
         .find(|case| case.geometry.operands[0].rows[0] > 0)

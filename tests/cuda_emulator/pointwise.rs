@@ -1,4 +1,5 @@
-//! Kernels without folds: every length and alignment, prim, func and dtype, and operands that are read out of line.
+//! Kernels without folds: every length and alignment, prim, func and dtype, and strided, transposed and gathered
+//! operands.
 
 use crate::check::Cases;
 use crate::emulator;
@@ -55,7 +56,7 @@ pub(crate) fn chain() -> Kernel {
 }
 
 #[test]
-fn every_length_and_alignment() {
+fn every_length_and_alignment_has_the_interpreters_bits() {
     let mut cases = Cases::default();
     for n in (0..=17).chain([31, 32, 33, 255, 256, 257, 1000, 1023, 1024, 1025, 8193]) {
         cases.add(format!("{n} elements"), contiguous(&chain(), n, n as u64));
@@ -70,7 +71,7 @@ fn every_length_and_alignment() {
 }
 
 #[test]
-fn every_prim_of_every_type() {
+fn every_prim_has_the_interpreters_bits() {
     let mut cases = Cases::default();
     for (name, _, kernel) in listed::of_prims() {
         cases.add(&name, contiguous(&kernel, 1000, 2));
@@ -80,7 +81,7 @@ fn every_prim_of_every_type() {
 }
 
 #[test]
-fn every_func_of_both_widths() {
+fn every_func_has_the_interpreters_bits() {
     let mut cases = Cases::default();
     for (name, kernel) in listed::of_funcs() {
         cases.add(&name, contiguous(&kernel, 1000, 7));
@@ -101,7 +102,7 @@ fn every_dtype_is_read_and_written() {
 
 /// All 16-bit floats, and floats about halfway between two of them.
 #[test]
-fn every_half_and_every_tie() {
+fn every_half_and_every_tie_is_rounded_right() {
     let mut cases = Cases::default();
     let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let ties = |exponent_and_up: u32| -> Vec<u8> {
@@ -127,9 +128,9 @@ fn every_half_and_every_tie() {
     cases.check();
 }
 
-/// Several vectors of a thread: the last ones of a block, of a row, and none at all.
+/// Threads with several vectors: the last ones of a block, of a row, and rows without any.
 #[test]
-fn several_vectors() {
+fn threads_compute_several_vectors() {
     let mut cases = Cases::default();
     for (width, vectors) in [(1, 2), (1, 8), (2, 4), (4, 1), (4, 2), (4, 4)] {
         let form = Form::Pointwise { width, vectors };
@@ -184,7 +185,7 @@ pub(crate) fn by_lane(mut case: Case) -> Case {
 
 /// Rows of a table at indices, of which some are outside of it.
 #[test]
-fn gathered_rows() {
+fn rows_at_invalid_indices_are_faults() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (40, 300)] {
         for indices in [0..9, -2..9, 3..30] {
@@ -206,7 +207,7 @@ fn gathered_rows() {
 }
 
 #[test]
-fn transposed_operands() {
+fn transposed_operands_are_read_through_shared_memory() {
     let mut cases = Cases::default();
     let sizes =
         [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40), (1, 31, 33), (2, 32, 32), (1, 64, 65)];
@@ -227,9 +228,9 @@ fn transposed_operands() {
     cases.check();
 }
 
-/// Operands that jump, forwards or backwards, and are the same in every row.
+/// Operands with positive and negative strides that are the same in every row.
 #[test]
-fn lines_of_all_rows() {
+fn operands_shared_by_all_rows_are_read() {
     let mut cases = Cases::default();
     for dtype in [DType::F32, DType::F64, DType::I32] {
         for (rows, lanes) in [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[64], 1)] {
@@ -242,9 +243,9 @@ fn lines_of_all_rows() {
     cases.check();
 }
 
-/// Every second to seventh element of a line, with nothing behind the last.
+/// Every second to seventh element of a line, whose last element ends the memory.
 #[test]
-fn elements_apart() {
+fn strided_elements_are_read() {
     let mut cases = Cases::default();
     for dtype in [DType::F32, DType::I64] {
         for (rows, lanes, apart) in [(1, 300, [2, 1]), (7, 15, [3, 4]), (2, 1025, [2, 7])] {
@@ -271,7 +272,7 @@ fn narrowed(mut case: Case, dtype: DType) -> Case {
 
 /// Indices of 64 bits, where 32 would do and where they would not.
 #[test]
-fn wide_indices() {
+fn indices_of_64_bits_reach_everything() {
     let mut cases = Cases::default();
     let pointwise = [(1, 1), (1, 4), (4, 1), (4, 2)].map(|(width, vectors)| Form::Pointwise { width, vectors });
     for form in pointwise {
@@ -294,7 +295,7 @@ fn wide_indices() {
         case.outputs[2].truncate(8);
         cases.add_apart(format!("apart, {form:?}"), case, form);
     }
-    // A matrix and its transpose: lines of one are apart, and so are elements of the other.
+    // A matrix and its transpose: one has distant lines, the other distant elements.
     let mut b = Builder::default();
     let args = listed::loads(&mut b, &[Ty::F32, Ty::F32]);
     let sum = b.prim(Prim::Add, &args);
@@ -316,7 +317,7 @@ pub(crate) fn several_rows(kernel: &Kernel, rows: usize, lanes: usize) -> Case {
     case
 }
 
-/// A row of operands that stay, of a column, and of elements in line: two results.
+/// A row operand, a column operand and a dense one: two results.
 pub(crate) fn broadcast(rows: usize, lanes: usize) -> Case {
     let mut b = Builder::default();
     let args = listed::loads(&mut b, &[Ty::F32, Ty::F32, Ty::F32]);
@@ -334,9 +335,9 @@ pub(crate) fn broadcast(rows: usize, lanes: usize) -> Case {
     case
 }
 
-/// Vectors that end within rows.
+/// Rows whose length is no multiple of a vector.
 #[test]
-fn rows_and_columns() {
+fn rows_and_columns_are_broadcast() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (3, 31), (32, 33), (7, 64), (5, 1000), (257, 4), (2, 8193)] {
         cases.add(format!("{rows} x {lanes}"), broadcast(rows, lanes));
@@ -344,9 +345,9 @@ fn rows_and_columns() {
     cases.check();
 }
 
-/// A vector at an address that a device refuses is seen.
+/// The emulator detects a misaligned vector, which a device would refuse.
 #[test]
-fn a_vector_that_is_not_aligned_is_refused() {
+fn a_misaligned_vector_is_refused() {
     if !emulator::is_available() {
         return;
     }

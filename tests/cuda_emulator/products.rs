@@ -1,4 +1,4 @@
-//! Matrix products against chains written out, by bits, in every tile, order of memory and schedule.
+//! Matrix products against explicit chains, by bits, for every tile, layout and schedule.
 
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use crate::tensor_products::shape_of;
@@ -17,7 +17,7 @@ struct Case {
     expected: Vec<u8>,
 }
 
-/// An element type: numbers into memory, a step of a chain, and what is stored of it.
+/// An element type: how numbers are stored, a step of a chain, and the rounding of the result.
 trait Element: Copy {
     type Sum: Copy;
     const ZERO: Self::Sum;
@@ -80,7 +80,7 @@ element!(
 element!(i8, i8, |x| (x * 37.0) as i64 as i8, |a: i8, b: i8, sum: i8| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
 element!(i64, i64, |x| (x * 3e18) as i64, |a: i64, b: i64, sum: i64| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
 
-/// Sizes and how operands lie: dense, or with inner dimension and the other one swapped.
+/// Sizes, and the layout of operands: dense, or with the inner dimension and the other one swapped.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -139,7 +139,7 @@ fn case<T: Element>([dtype, result]: [DType; 2], side: usize, sizes: Sizes, numb
     Case { plan, left: bytes(&left), right: bytes(&right), expected }
 }
 
-/// What is wrong under some schedule once the text is changed; nothing if all is as expected.
+/// The first difference under some schedule for the changed source; `Ok` if there is none.
 fn run(cases: &[(String, Case)], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for (_, Case { plan, left, right, expected }) in cases {
@@ -212,7 +212,7 @@ fn a_plan_keeps_a_device_busy() {
 }
 
 #[test]
-fn what_has_no_code_says_why() {
+fn declined_products_have_a_reason() {
     let shape = shape_of(DType::Bool, [1, 2, 2, 2], [4, 2, 1], [4, 2, 1]);
     assert!(ProductPlan::new(&shape).is_err());
     let shape = ProductShape { dtype: DType::F32, result: DType::F32, batch: 1 << 40, ..shape };
@@ -220,7 +220,7 @@ fn what_has_no_code_says_why() {
 }
 
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     if !emulator::is_available() {
         return;
     }

@@ -14,7 +14,8 @@ use std::ops::Range;
 /// Every form of a kernel with folds that takes rows of any length.
 pub(crate) const FORMS: [Form; 3] = [Form::Warps, Form::Blocks, Form::Columns];
 
-/// Forms that hold rows of `n` elements: alone, by several warps with room to spare, and by as many as there can be.
+/// Forms that hold rows of `n` elements in registers: by one warp, by several with room to spare, and by the most
+/// warps.
 pub(crate) fn holding(n: usize) -> Vec<Form> {
     let forms = [(1, 1), (2, 1), (8, 1), (32, 1), (1, 2), (4, 4), (4, 16), (16, 4), (32, 8), (32, 16)];
     let has_room = |&(held, warps): &(usize, usize)| n <= 32 * held * warps;
@@ -38,7 +39,7 @@ pub(crate) fn finite(mut case: Case) -> Case {
 }
 
 #[test]
-fn folds_of_every_short_length() {
+fn short_folds_have_the_interpreters_bits() {
     for form in FORMS {
         let mut cases = Cases::default();
         for (combine, dtype) in listed::fold_cases() {
@@ -53,7 +54,7 @@ fn folds_of_every_short_length() {
 }
 
 #[test]
-fn folds_of_several_blocks() {
+fn folds_of_several_blocks_have_the_interpreters_bits() {
     for form in FORMS {
         let mut cases = Cases::default();
         for (combine, dtype) in listed::fold_cases() {
@@ -69,9 +70,9 @@ fn folds_of_several_blocks() {
     }
 }
 
-/// Rows in registers: of every length around what they have room for.
+/// Rows held in registers, of every length around the limit.
 #[test]
-fn rows_are_held() {
+fn held_rows_have_the_interpreters_bits() {
     let mut cases = Cases::default();
     for (combine, dtype) in listed::fold_cases() {
         let kernel = listed::folded(combine, dtype);
@@ -98,9 +99,9 @@ fn rows_are_held() {
     cases.check();
 }
 
-/// Values that later passes need stay where they are, in rows of several dimensions too.
+/// Values that later passes need stay in registers, in rows of several dimensions too.
 #[test]
-fn passes_over_held_rows() {
+fn passes_over_held_rows_have_the_interpreters_bits() {
     let mut cases = Cases::default();
     for n in [0, 1, 31, 32, 33, 64, 70, 500, 512, 768, 1000, 1025, 4000, 3 * 2048, FOLD_BLOCK + 100] {
         let case = place(&mut Random::new(n as u64), listed::normalized(), &[2, 2], &[n]);
@@ -136,9 +137,9 @@ pub(crate) fn sums_of_gathered(rows: usize, lanes: usize, indices: Range<i64>) -
     case
 }
 
-/// Rows at an index each: it is looked at once, and nothing is read where there is nothing.
+/// Rows at one index each: the index is checked once, and no invalid row is read.
 #[test]
-fn rows_at_indices() {
+fn folds_of_gathered_rows_check_each_index_once() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (9, 300), (4, 1024)] {
         for indices in [0..9, -2..9, 3..30] {
@@ -160,14 +161,14 @@ fn rows_at_indices() {
 }
 
 #[test]
-fn the_zero_and_the_nan_that_a_fold_keeps() {
+fn folds_keep_the_zero_and_the_nan_of_the_interpreter() {
     for combine in [Combine::Max, Combine::Min] {
         in_all_forms(combine, listed::zeros_and_nan);
     }
 }
 
 #[test]
-fn first_of_the_worst_and_first_nan() {
+fn arg_folds_keep_the_first_extreme_and_the_first_nan() {
     for combine in [Combine::ArgMax, Combine::ArgMin] {
         in_all_forms(combine, listed::worst_and_others);
     }
@@ -186,7 +187,7 @@ fn in_all_forms(combine: Combine, case: fn(Combine, u64) -> Case) {
 }
 
 #[test]
-fn several_passes() {
+fn kernels_of_several_passes_have_the_interpreters_bits() {
     for form in FORMS {
         let mut cases = Cases::default();
         for n in [0, 1, 5, 31, 32, 33, 64, 70, 1000, FOLD_BLOCK + 100] {
@@ -204,9 +205,9 @@ fn several_passes() {
     }
 }
 
-/// Sums of an outer dimension, where neighbours belong to neighbouring rows.
+/// Sums of an outer dimension, where neighbouring elements belong to neighbouring rows.
 #[test]
-fn columns_lie_side_by_side() {
+fn folds_of_columns_have_the_interpreters_bits() {
     let mut cases = Cases::default();
     for (length, columns) in [(1, 1), (5, 33), (32, 32), (33, 100), (1000, 3), (FOLD_BLOCK + 1, 40)] {
         let mut b = Builder::default();
@@ -229,9 +230,9 @@ fn columns_lie_side_by_side() {
     cases.check();
 }
 
-/// The third level, which real blocks reach behind 64 million elements: the same text with blocks of 64.
+/// The third level of blocks, which begins after 64 million elements: the same source with blocks of 64 elements.
 #[test]
-fn blocks_of_blocks_of_blocks() {
+fn three_levels_of_blocks_have_the_interpreters_bits() {
     const BLOCK: usize = 64;
     fn sum(values: &[f32]) -> f32 {
         if values.len() > BLOCK {

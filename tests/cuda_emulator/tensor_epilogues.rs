@@ -12,14 +12,14 @@ use opfuse::internals::codegen::kernel::{Kernel, Level, Source as From};
 use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::DType;
 
-/// A product, the kernel behind it, and what the kernel makes of the stored product.
+/// A product, its epilogue, and the epilogue's results on the stored product.
 pub(crate) struct Pair {
     pub(crate) name: String,
     pub(crate) product: crate::tensor_products::Case,
     plan: TensorPlan,
     pub(crate) epilogue: EpiloguePlan,
     kernel: kernels::Case,
-    /// By how many bytes each buffer of the kernel misses a multiple of 16.
+    /// Bytes of each of the kernel's buffers after a multiple of 16.
     off: Vec<usize>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geomet
 
 impl Pair {
     /// The buffers of a launch, those of the product's operands last, and which of the kernel's addresses the others
-    /// are; the product's own place is given to nobody.
+    /// are. The product itself has no buffer.
     pub(crate) fn buffers(&self) -> (Vec<Buffer<'_>>, Vec<(usize, usize)>) {
         let own = self.kernel.inputs.iter().chain(&self.kernel.outputs).zip(&self.off).skip(1);
         let mut buffers: Vec<Buffer<'_>> =
@@ -87,7 +87,7 @@ impl Pair {
         (buffers, pointers)
     }
 
-    /// What is wrong with what is in the buffers afterwards.
+    /// The first difference of the buffers after a run.
     pub(crate) fn judge(&self, found: &[Vec<u8>]) -> Result<(), String> {
         let (expected, _) = self.kernel.expected();
         let found = &found[self.kernel.inputs.len() - 1..];
@@ -160,10 +160,10 @@ fn pairs(tile: usize) -> Vec<Pair> {
     let g = geometry(&layer(), &[3 * 20, 24], &[&[24, 1], &[0, 1], &[24, 1], &[24, 1]]);
     pairs.push(pair("batches", tile, sizes(3, 20, 24), layer(), g.clone(), &aligned[..4]));
     pairs.push(pair("not aligned", tile, sizes(3, 20, 24), layer(), g, &[0, 0, 4, 0]));
-    // Everything in one line, also of no whole rows of the product.
+    // Loops merged into one line, also of no whole rows of the product.
     let g = geometry(&layer(), &[2 * 20 * 24], &[&[1][..]; 4]);
     pairs.push(pair("in line", tile, sizes(2, 20, 24), layer(), g, &aligned[..4]));
-    // Rows of the product are split, and written elsewhere, as heads are; loops come in the order of the result.
+    // Rows of the product are split and written elsewhere, as heads of attention are; loops are in the result's order.
     let g = geometry(&layer(), &[3, 20, 16], &[&[16, 48, 1], &[16, 0, 1], &[16, 48, 1], &[320, 16, 1]]);
     pairs.push(pair("heads", tile, sizes(1, 20, 48), layer(), g, &aligned[..4]));
     // A product of f32 is one of bf16 whose sums are not rounded.
@@ -191,7 +191,7 @@ fn epilogues_have_the_bits_of_their_kernels() {
 }
 
 #[test]
-fn what_is_no_epilogue_says_why() {
+fn declined_epilogues_have_a_reason() {
     let shape = shape_of(BF16, [1, 20, 40, 24], [0, 40, 1], [0, 24, 1]);
     let reason = |kernel: &Kernel, geometry: &Geometry| {
         let plan = EpiloguePlan::new(kernel, geometry, 0, &shape, &[16; 8]);
@@ -213,7 +213,7 @@ fn what_is_no_epilogue_says_why() {
 }
 
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     if !emulator::is_available() {
         return;
     }

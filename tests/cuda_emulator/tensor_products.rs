@@ -1,5 +1,5 @@
-//! Products on tensor cores: exact where sums are, else within what sums of 32 bits allow; in every tile, order of
-//! memory, alignment and schedule.
+//! Products on tensor cores, for every tile, layout, alignment and schedule. They are exact where sums are, else within
+//! the bound of sums in 32 bits.
 
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use half::{bf16, f16};
@@ -9,8 +9,8 @@ use opfuse::internals::codegen::cuda::tensor_cores::TensorPlan;
 use opfuse::internals::codegen::product::ProductShape;
 use opfuse::ir::DType;
 
-/// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every
-/// other element of memory.
+/// The layout of an operand: dense, rows of another length, inner and other dimension swapped, one matrix for all
+/// batches, or every other element of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lies {
     Dense,
@@ -47,7 +47,7 @@ pub(crate) enum Numbers {
     Odd,
 }
 
-/// Sizes, how operands lie, and by how many elements each buffer misses a multiple of 16 bytes.
+/// Sizes, layouts of operands, and the elements of each buffer after a multiple of 16 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) batch: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Case {
     pub(crate) shape: ProductShape,
     pub(crate) off: [usize; 3],
     pub(crate) operands: [Vec<u8>; 2],
-    /// Sums in f64, and of the magnitudes of what is summed.
+    /// Sums in f64, and the sums of the magnitudes.
     pub(crate) expected: Vec<(f64, f64)>,
     depth: usize,
     is_exact: bool,
@@ -98,7 +98,7 @@ fn nan(dtype: DType) -> Vec<u8> {
     }
 }
 
-/// A product of operands that lie so, into a result of their dtype.
+/// A product of operands of these layouts, whose result has their dtype.
 pub(crate) fn shape_of(
     dtype: DType,
     [batch, m, k, n]: [usize; 4],
@@ -152,8 +152,7 @@ pub(crate) fn case_into([dtype, result]: [DType; 2], tile: usize, sizes: Sizes, 
     Case { name, plan, shape, off, operands: [a.concat(), b.concat()], expected, depth: k, is_exact }
 }
 
-/// What the buffers of a product's operands and result are multiples of, which miss a multiple of 16 bytes by so many
-/// elements.
+/// The alignments of a product's operands and result, which begin so many elements after a multiple of 16 bytes.
 pub(crate) fn alignments(shape: &ProductShape, off: [usize; 3]) -> [usize; 3] {
     std::array::from_fn(|buffer| match remainder(shape, off, buffer) {
         0 => 16,
@@ -161,14 +160,14 @@ pub(crate) fn alignments(shape: &ProductShape, off: [usize; 3]) -> [usize; 3] {
     })
 }
 
-/// By how many bytes a buffer of a product misses a multiple of 16.
+/// Bytes of a product's buffer after a multiple of 16.
 fn remainder(shape: &ProductShape, off: [usize; 3], buffer: usize) -> usize {
     let dtype = [shape.dtype, shape.dtype, shape.result][buffer];
     off[buffer] * dtype.size() % 16
 }
 
 impl Case {
-    /// The buffers of operands and result, which is none of what is expected yet.
+    /// The buffers of operands and result; the result is filled with unexpected values.
     pub(crate) fn buffers<'a>(&'a self, result: &'a [u8]) -> [Buffer<'a>; 3] {
         let bytes: [&[u8]; 3] = [&self.operands[0], &self.operands[1], result];
         let place = |buffer| remainder(&self.shape, self.off, buffer);
@@ -180,7 +179,7 @@ impl Case {
         vec![0xaa; self.shape.result.size() * self.expected.len()]
     }
 
-    /// What is wrong with a result.
+    /// The first difference of a result.
     pub(crate) fn judge(&self, found: &[u8]) -> Result<(), String> {
         let dtype = self.shape.result;
         for (index, (raw, &(sum, size))) in found.chunks_exact(dtype.size()).zip(&self.expected).enumerate() {
@@ -198,7 +197,7 @@ impl Case {
                 }
                 continue;
             }
-            // A unit of f32 per addition of the magnitudes, and the rounding of the result.
+            // One f32 rounding of the sum of magnitudes per addition, and the rounding of the result.
             let (digits, least) = match dtype {
                 DType::F32 => (24, 0.0),
                 DType::F16 => (11, f64::powi(2.0, -25)),
@@ -215,7 +214,7 @@ impl Case {
     }
 }
 
-/// What is wrong under some schedule once the text is changed; nothing if all is as expected.
+/// The first difference under some schedule for the changed source; `Ok` if there is none.
 fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for case in cases {
@@ -237,7 +236,7 @@ fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -
 
 const DTYPES: [DType; 2] = [DType::F16, DType::BF16];
 
-/// Sizes around a tile, in every order of memory and alignment.
+/// Sizes around a tile, in every layout and alignment.
 fn around(tile: usize) -> Vec<Case> {
     use Lies::{Apart, Broadcast, Dense, Pitched, Swapped, SwappedPitched};
     let aligned = [0, 0, 0];
@@ -246,7 +245,7 @@ fn around(tile: usize) -> Vec<Case> {
         ([1, tile, 32, tile], [Dense, Dense], aligned),
         ([1, tile, 40, tile], [Dense, Dense], aligned),
         ([1, 24, 200, 16], [Dense, Dense], aligned),
-        // Tails of rows and columns, in each order of memory, with lines that begin at multiples of 16 bytes.
+        // Tails of rows and columns, in each layout, with lines that begin at multiples of 16 bytes.
         ([2, tile + 8, 72, tile - 8], [Dense, Dense], aligned),
         ([2, tile + 8, 72, tile - 8], [Swapped, Dense], aligned),
         ([2, tile - 8, 72, tile + 8], [Dense, Swapped], aligned),
@@ -258,11 +257,11 @@ fn around(tile: usize) -> Vec<Case> {
         ([1, tile + 1, 33, 20], [Dense, Dense], [1, 1, 2]),
         ([2, 17, 31, tile + 2], [Swapped, Swapped], [0, 2, 1]),
         ([1, 50, 64, 48], [Dense, Dense], [1, 0, 4]),
-        // One matrix for all, and neighbours that are not next to each other.
+        // One matrix for all batches, and strided elements.
         ([3, 20, 24, 16], [Broadcast, Dense], aligned),
         ([3, 20, 24, 16], [Dense, Broadcast], aligned),
         ([2, 20, 24, 16], [Apart, Apart], aligned),
-        // Single elements, no steps, nothing.
+        // Single elements, an inner dimension of 0, empty results.
         ([1, 1, 1, 1], [Dense, Dense], aligned),
         ([3, 1, 100, 1], [Dense, Dense], aligned),
         ([2, 3, 0, 8], [Dense, Dense], aligned),
@@ -278,22 +277,22 @@ fn around(tile: usize) -> Vec<Case> {
 }
 
 #[test]
-fn small_tiles() {
+fn small_tiles_are_close() {
     if emulator::is_available() {
         run(&around(64), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
 #[test]
-fn large_tiles() {
+fn large_tiles_are_close() {
     if emulator::is_available() {
         run(&around(128), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-/// Many tiles, so that they are taken in bands, and all widths of stores.
+/// Many tiles, so that blocks take them in bands, and all widths of stores.
 #[test]
-fn many_tiles() {
+fn bands_of_tiles_are_close() {
     if !emulator::is_available() {
         return;
     }
@@ -323,7 +322,7 @@ fn sums_may_stay_in_f32() {
     emulator::assert_seen(&bugs, |mutate| run(&cases, &SCHEDULES[..1], mutate));
 }
 
-/// Products whose sums are not rounded: whole and cut tiles, aligned and not, odd numbers, no steps.
+/// Products whose sums are not rounded: whole and cut tiles, aligned and not, odd numbers, an inner dimension of 0.
 pub(crate) fn unrounded() -> impl Iterator<Item = ([DType; 2], Sizes, Numbers)> {
     use Lies::{Dense, Swapped};
     let cases = [
@@ -340,7 +339,7 @@ pub(crate) fn unrounded() -> impl Iterator<Item = ([DType; 2], Sizes, Numbers)> 
 }
 
 #[test]
-fn what_tensor_cores_do_not_take_says_why() {
+fn declined_products_have_a_reason() {
     let shape = shape_of(DType::F32, [1, 2, 2, 2], [4, 2, 1], [4, 2, 1]);
     assert!(TensorPlan::new(&shape, [16; 3]).expect_err("f32 stays f32").to_string().contains("f32"));
     let shape = ProductShape { dtype: DType::BF16, result: DType::BF16, batch: 1 << 40, ..shape };
@@ -351,7 +350,7 @@ fn what_tensor_cores_do_not_take_says_why() {
 }
 
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     if !emulator::is_available() {
         return;
     }

@@ -54,7 +54,7 @@ fn pairs(columns: usize) -> Vec<Pair> {
     let g = geometry(&layer(), &[3 * 20, 24], &[&[24, 1], &[0, 1], &[24, 1], &[24, 1]]);
     pairs.push(pair("batches", 64, sizes(3, 20, 24), layer(), g.clone(), &aligned[..4]));
     pairs.push(pair("not aligned", 64, sizes(3, 20, 24), layer(), g, &[0, 0, 4, 0]));
-    // Rows of the product are split, and written elsewhere, as heads are.
+    // Rows of the product are split and written elsewhere, as heads of attention are.
     let g = geometry(&layer(), &[3, 20, 16], &[&[16, 48, 1], &[16, 0, 1], &[16, 48, 1], &[320, 16, 1]]);
     pairs.push(pair("heads", 64, sizes(1, 20, 48), layer(), g, &aligned[..4]));
     for dtype in [DType::F16, DType::BF16] {
@@ -78,7 +78,7 @@ fn epilogues_have_the_bits_of_their_kernels() {
 }
 
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     if !emulator::is_available() {
         return;
     }

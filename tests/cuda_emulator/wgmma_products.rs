@@ -1,5 +1,5 @@
-//! Products by groups of four warps: exact where sums are, else within what sums of 32 bits allow; in every tile, order
-//! of memory and schedule.
+//! Products by groups of four warps, for every tile, layout and schedule. They are exact where sums are, else within
+//! the bound of sums in 32 bits.
 
 use crate::emulator::{self, Batch, SCHEDULES};
 use crate::tensor_products::{Case, Lies, Numbers, Sizes, alignments, case_into, shape_of, unrounded};
@@ -24,7 +24,7 @@ fn planned_into(dtypes: [DType; 2], columns: usize, sizes: Sizes, numbers: Numbe
     (case, plan)
 }
 
-/// What is wrong under some schedule once the text is changed; nothing if all is as expected.
+/// The first difference under some schedule for the changed source; `Ok` if there is none.
 fn run(cases: &[Planned], schedules: &[usize], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for (case, plan) in cases {
@@ -46,7 +46,7 @@ fn run(cases: &[Planned], schedules: &[usize], mutate: impl Fn(String) -> String
 
 const DTYPES: [DType; 2] = [DType::F16, DType::BF16];
 
-/// Sizes around a tile, in every order of memory.
+/// Sizes around a tile, in every layout.
 fn around(columns: usize) -> Vec<Planned> {
     use Lies::{Broadcast, Dense, Pitched, Swapped, SwappedPitched};
     // `Dense` right operands lie across the inner dimension, `Swapped` ones along it, and left operands the other way
@@ -58,7 +58,7 @@ fn around(columns: usize) -> Vec<Planned> {
         ([1, 24, 712, 16], [Dense, Swapped]),
         ([1, 128, 128, columns], [Swapped, Dense]),
         ([1, 24, 520, 16], [Swapped, Dense]),
-        // Tails of rows and columns, in each order of memory.
+        // Tails of rows and columns, in each layout.
         ([2, 136, 88, columns - 8], [Dense, Dense]),
         ([2, 136, 88, columns - 8], [Swapped, Dense]),
         ([2, 120, 88, columns + 8], [Dense, Swapped]),
@@ -67,10 +67,10 @@ fn around(columns: usize) -> Vec<Planned> {
         ([1, 131, 37, 21], [Pitched(3), Pitched(3)]),
         ([1, 37, 45, columns + 5], [SwappedPitched(3), SwappedPitched(3)]),
         ([1, 67, 101, columns + 3], [Pitched(3), SwappedPitched(3)]),
-        // One matrix for all.
+        // One matrix for all batches.
         ([3, 20, 24, 16], [Broadcast, Dense]),
         ([3, 20, 24, 16], [Dense, Broadcast]),
-        // Single rows, columns and steps, none of them, nothing.
+        // Sizes of one and of zero.
         ([3, 1, 20, 16], [Pitched(12), Dense]),
         ([2, 1, 40, 16], [Dense, Swapped]),
         ([1, 1, 16, 1], [Dense, Dense]),
@@ -89,22 +89,22 @@ fn around(columns: usize) -> Vec<Planned> {
 }
 
 #[test]
-fn tiles_of_128_columns() {
+fn tiles_of_128_columns_are_close() {
     if emulator::is_available() {
         run(&around(128), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
 #[test]
-fn tiles_of_256_columns() {
+fn tiles_of_256_columns_are_close() {
     if emulator::is_available() {
         run(&around(256), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-/// Many tiles, so that they are taken in bands, and all widths of stores.
+/// Many tiles, so that blocks take them in bands, and all widths of stores.
 #[test]
-fn many_tiles() {
+fn bands_of_tiles_are_close() {
     if !emulator::is_available() {
         return;
     }
@@ -123,7 +123,7 @@ fn sums_may_stay_in_f32() {
     if !emulator::is_available() {
         return;
     }
-    // Lines of the others do not begin at multiples of 16 bytes.
+    // Lines of the other cases do not begin at multiples of 16 bytes.
     let cases = unrounded().filter(|(_, sizes, _)| sizes.n % 8 == 0);
     let cases: Vec<Planned> = cases.map(|(dtypes, sizes, numbers)| planned_into(dtypes, 128, sizes, numbers)).collect();
     assert_eq!(cases.len(), 4);
@@ -131,7 +131,7 @@ fn sums_may_stay_in_f32() {
 }
 
 #[test]
-fn what_groups_do_not_take_says_why() {
+fn declined_products_have_a_reason() {
     let shape = shape_of(DType::BF16, [1, 64, 64, 64], [0, 64, 1], [0, 64, 1]);
     let reason = |shape: &ProductShape, alignments| {
         let reason = WgmmaPlan::new(shape, alignments).expect_err("nothing describes it");
@@ -148,7 +148,7 @@ fn what_groups_do_not_take_says_why() {
     assert!(reason(&shape, [8, 16, 16]).contains("begin at a multiple of 16"));
     assert!(of(&|shape| shape.left = [0, 65, 1]).contains("next to each other"));
     assert!(of(&|shape| shape.right = [0, 128, 2]).contains("next to each other"));
-    // A row for all has a stride that maps do not take.
+    // A broadcast row has a stride that tensor maps cannot describe.
     assert!(of(&|shape| shape.left = [0, 0, 1]).contains("next to each other"));
     let apart = |shape: &mut ProductShape| {
         shape.batch = 3;
@@ -166,9 +166,9 @@ fn what_groups_do_not_take_says_why() {
     assert!(WgmmaPlan::new(&large, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));
 }
 
-/// Which tiles a product has, and what its operands are to the machine.
+/// The tiles of a product, and the tensor maps of its operands, follow from its shape.
 #[test]
-fn plans_suit_shapes() {
+fn plans_choose_tiles_by_shape() {
     let shape = shape_of(DType::F16, [1, 4096, 64, 4096], [0, 64, 1], [0, 4096, 1]);
     let plan = |shape: &ProductShape| WgmmaPlan::new(shape, [16; 3]).expect("the product has code");
     let columns = |m, n| plan(&ProductShape { m, n, ..shape }).variant.columns;
@@ -186,7 +186,7 @@ fn plans_suit_shapes() {
 }
 
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_detected() {
     if !emulator::is_available() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The text of some kernels, and what their launches are: `UPDATE_EXPECT=1` accepts what has changed.
+//! The source of some kernels, and their launches. `UPDATE_EXPECT=1` accepts what has changed.
 
 use crate::kernels::{Builder, Case, Random, listed, place};
 use crate::pointwise::{broadcast, chain, contiguous, several_rows};
@@ -19,11 +19,11 @@ fn check(name: &str, case: &Case, form: Option<Form>) {
     let plan = plan.expect("the kernel is one that CUDA code is made for");
     let source = Source::new(&case.kernel, &plan.variant, name);
     let text = format!("/*\n{}{:?}\n{plan:?}\n*/\n{}", case.kernel, case.geometry, source.code);
-    expect_file![format!("texts/{name}.cu")].assert_eq(&text);
+    expect_file![format!("sources/{name}.cu")].assert_eq(&text);
 }
 
 #[test]
-fn texts_are_known() {
+fn sources_are_as_accepted() {
     check("vectors", &contiguous(&chain(), 1003, 1), None);
     check("broadcast", &broadcast(40, 1000), Some(Form::Pointwise { width: 4, vectors: 2 }));
     check("transposed", &listed::transposed(DType::F32, 2, 37, 300), None);
@@ -40,9 +40,9 @@ fn texts_are_known() {
     check("remainder", &contiguous(&b.kernel, 10, 1), None);
 }
 
-/// Which form a kernel gets.
+/// The form of a kernel follows from its shape.
 #[test]
-fn plans_suit_shapes() {
+fn plans_choose_forms_by_shape() {
     let form = |case: &Case, alignment: usize| {
         let alignments = vec![alignment; case.inputs.len() + case.outputs.len()];
         Plan::new(&case.kernel, &case.geometry, &alignments)
@@ -88,7 +88,7 @@ fn plans_suit_shapes() {
     ] {
         assert_eq!(form(&rows(n_rows, length, Lanes::Inner), 16), Form::Held { held, warps }, "{n_rows} x {length}");
     }
-    // Long bodies have more warps, until there are no more.
+    // Long bodies have more warps, up to the most that a block has.
     for (length, held, warps) in [(100, 4, 1), (1000, 4, 8), (3000, 8, 16), (8192, 16, 16), (16384, 16, 16)] {
         let expected = if length > 8192 { Form::Blocks } else { Form::Held { held, warps } };
         assert_eq!(form(&several_rows(&listed::normalized(), 5, length), 16), expected, "rows of {length}");
