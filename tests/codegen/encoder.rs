@@ -1,8 +1,7 @@
-//! The bytes of the x64 tier's encoder, taken apart by a disassembler that knows nothing of it.
+//! The bytes of the x64 tier's encoder, decoded by an independent disassembler.
 //!
 //! Every row of the opcode table is encoded for every level that has it, with registers from both ends of the file,
-//! memory of every form, masks and broadcasts; what comes back must be the row's mnemonic and the operands that were
-//! asked for.
+//! memory of every form, masks and broadcasts. The disassembler must find the row's mnemonic and the given operands.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use opfuse::internals::codegen::x64::Level;
@@ -24,7 +23,7 @@ fn encoded(level: Level, write: impl FnOnce(&mut Encoder)) -> Vec<u8> {
     encoder.finish()
 }
 
-/// The mnemonic as tables spell it; some of the disassembler's are followed by their form.
+/// The mnemonic as in the table; the disassembler appends the form to some.
 fn mnemonic(instruction: &Instruction) -> String {
     format!("{:?}", instruction.mnemonic()).to_lowercase()
 }
@@ -33,7 +32,7 @@ fn number(register: Register) -> u8 {
     u8::try_from(register.full_register().number()).expect("register numbers are small")
 }
 
-/// The operands in the order of the manual's text.
+/// The operands in the order of the manual.
 fn order(encoding: Encoding, operands: Operands) -> Vec<Rm> {
     let (reg, vvvv) = (Rm::Reg(operands.reg), Rm::Reg(operands.vvvv));
     match encoding {
@@ -90,13 +89,13 @@ fn check_memory(instruction: &Instruction, memory: Memory, what: &str) {
     }
 }
 
-/// Opcodes that end in a number.
+/// Opcodes with an immediate.
 fn has_imm(opcode: &Opcode) -> bool {
     let shifts = matches!(opcode.encoding, Encoding::Vm(_));
     shifts || opcode.map == 3 || ["vcmpps", "vcmppd", "vpshufd", "vshufps"].contains(&opcode.name)
 }
 
-/// Widths that exist of an instruction.
+/// The vector widths of an instruction.
 fn widths(level: Level, opcode: &Opcode) -> &'static [Width] {
     let whole = ["vextracti64x4", "vinserti64x4"].contains(&opcode.name);
     let halves = ["vextracti128", "vinserti128", "vpermq"].contains(&opcode.name);
@@ -151,7 +150,7 @@ fn is_indexed(opcode: &Opcode) -> bool {
     opcode.name.starts_with("vgather") || opcode.name.starts_with("vscatter")
 }
 
-/// Shifts by a number, which AVX2 makes of registers only.
+/// Shifts by an immediate, which AVX2 has for registers only.
 fn is_shift(opcode: &Opcode) -> bool {
     matches!(opcode.encoding, Encoding::Vm(_))
 }
@@ -199,7 +198,7 @@ fn registers_are_right(level: Level, opcode: &Opcode, width: Width) {
             check(level, opcode, width, Operands { reg, vvvv, rm: Rm::Mem(index) }, mask, None);
             continue;
         }
-        // Stores past the caches have no registers to store to, and no masks.
+        // Non-temporal stores have no register forms and no masks.
         let streams = opcode.name.starts_with("vmovnt");
         let of_memory = streams || opcode.name == "kmovw" && opcode.encoding == Encoding::Mr;
         if !of_memory && !opcode.name.starts_with("vpmaskmov") {
@@ -221,7 +220,7 @@ fn takes_memory(opcode: &Opcode) -> bool {
 }
 
 #[test]
-fn constants_lie_behind_the_code() {
+fn constants_follow_the_code() {
     for level in Level::ALL {
         let mut encoder = Encoder::new(level);
         let numbers = [Constant::Word(7), Constant::Double(9), Constant::Word(7), Constant::Vector([1; 8])]
@@ -236,12 +235,12 @@ fn constants_lie_behind_the_code() {
             encoder.vector(add, width, Operands { reg: 1, vvvv: 2, rm: Rm::Mem(memory) }, None, None);
             starts.push(before);
         }
-        // A number behind the distance counts as part of the instruction.
+        // An immediate after the displacement is part of the instruction.
         let memory = encoder.constant_memory(0);
         starts.push(encoder.n_bytes());
         encoder.vector(&opcode::CMP_F[0], width, Operands { reg: 1, vvvv: 2, rm: Rm::Mem(memory) }, None, Some(1));
         let bytes = encoder.finish();
-        // Where instructions do not broadcast, a constant fills a vector.
+        // For instructions that cannot broadcast, a constant fills a vector.
         let copies = if level == Level::Avx2 { 4 } else { 1 };
         let words = [7, 0, 0, 0].repeat(2 * copies);
         let doubles = [9, 0, 0, 0, 0, 0, 0, 0].repeat(copies);

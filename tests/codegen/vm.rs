@@ -1,5 +1,5 @@
-//! The tile tier against the interpreter: random kernels on random geometries, by bits, on every level of
-//! instructions, whole and in parts.
+//! The vm against the interpreter: random kernels on random geometries, by bits, on every instruction set, whole and in
+//! parts.
 
 #![allow(unsafe_code, reason = "launches take raw pointers")]
 
@@ -121,7 +121,7 @@ impl Grower {
         self.push(Kind::Prim(Prim::Convert(ty)), &args, ty, self.kernel.inst(from).level, !ty.is_float())
     }
 
-    /// A register that is no literal.
+    /// A register that is not a literal.
     fn computed(&mut self) -> Reg {
         loop {
             let reg = Reg::new(self.random.below(self.kernel.insts.len()));
@@ -212,7 +212,7 @@ impl Grower {
         self.push(Kind::Fold(combine), &args, ty, Level::Row, canonical);
     }
 
-    /// Stores everything that nobody uses, and a little more.
+    /// Stores every unused value, and a few others.
     fn store(&mut self) {
         for index in 0..self.kernel.insts.len() {
             let reg = Reg::new(index);
@@ -254,7 +254,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.bytes) }
     }
 
-    /// Numbers that matter to a dtype.
+    /// Interesting values of a dtype.
     fn filled(random: &mut Random, dtype: DType, n: usize) -> Buffer {
         let size = dtype.size();
         let mut buffer = Buffer { words: vec![0; (n * size).div_ceil(8)], bytes: n * size };
@@ -277,7 +277,7 @@ impl Buffer {
     }
 }
 
-/// Strides of nested loops in a random order of nesting, some broadcast; and the number of elements behind them.
+/// Strides of nested loops in a random order, some of them 0; and the number of elements that they span.
 fn layout(random: &mut Random, sizes: &[usize], broadcast: usize, unit: usize) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     if random.chance(30) {
@@ -379,7 +379,7 @@ impl Case {
         (outputs, faults.out_of_range().is_some() || faults.has_zero_divisor())
     }
 
-    /// Runs a way of launching on fresh outputs.
+    /// Runs a launch on fresh outputs.
     fn launch(&self, run: impl FnOnce(Pointers<'_>, &Faults)) -> (Vec<Buffer>, bool) {
         let (mut outputs, faults) = (self.outputs.clone(), Faults::new());
         let operands: Vec<*const u8> = self.operands.iter().map(|buffer| buffer.bytes().as_ptr()).collect();
@@ -481,9 +481,9 @@ fn random_kernels_have_the_interpreters_bits() {
     (first..first + number("OPFUSE_TEST_CASES", 150)).for_each(check);
 }
 
-/// So many partial results side by side that each is finished before the next is begun.
+/// Rows with so many partial results that each is finished before the next begins.
 #[test]
-fn folds_of_wide_rows() {
+fn folds_of_wide_rows_have_the_interpreters_bits() {
     let with_folds = (0..).map(|seed| (seed, Grower::grow(seed))).filter(|(_, kernel)| kernel.has_folds());
     for (seed, kernel) in with_folds.take(16) {
         let mut random = Random(seed);
@@ -507,9 +507,9 @@ fn folds_of_wide_rows() {
     check_case("blocks", Case::of(kernel, &mut Random(1), &[513], &[8192 + 40]));
 }
 
-/// Operands that are the same for all outer rows and jump along the lanes are copied before they are read.
+/// Strided operands that are the same for all outer rows are copied before they are read.
 #[test]
-fn operands_that_jump_along_the_rows() {
+fn operands_strided_along_the_rows_have_the_interpreters_bits() {
     for seed in 0..120 {
         let mut random = Random(seed);
         let kernel = Grower::grow(seed);

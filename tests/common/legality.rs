@@ -1,8 +1,8 @@
 //! The rules of legality of `fuser_cases/SCHEMA.md`, judged without the fuser: from a graph and its groups alone.
 //!
-//! [`broken_by_groups`] judges the groups of the base partitioner, which keep every rule to the letter. Kernels of a
-//! plan may have several results and several reductions over the same rows, and may hold matrix products that run some
-//! rows at a time: [`broken_by_plan`] judges them by the rules as they are relaxed for these.
+//! [`broken_by_groups`] judges the groups of the base partitioner, which keep every rule to the letter.
+//! [`broken_by_plan`] judges the kernels of a plan by relaxed rules. A kernel may have several results and several
+//! reductions over the same rows, and may hold matrix products that run in blocks of rows.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
@@ -11,7 +11,7 @@ use opfuse::internals::ir::infer::reduced_dims;
 use opfuse::ir::{Graph, Meaning, NodeId, NodeKind};
 use std::collections::BTreeSet;
 
-/// Who uses whom, and which group each is in.
+/// The users of each node, and its group.
 struct Grouped {
     users: Vec<Vec<usize>>,
     group_of: Vec<Option<usize>>,
@@ -19,8 +19,7 @@ struct Grouped {
 }
 
 impl Grouped {
-    /// Rules 2 and 3: no group waits for itself, by whatever path leads from it back to it. What is in no group lets
-    /// paths pass.
+    /// Rules 2 and 3: no path leads from a group back to it. Paths may pass through nodes of no group.
     fn path_back(&self) -> Option<String> {
         for group in 0..self.n_groups {
             let is_member = |node: usize| self.group_of[node] == Some(group);
@@ -40,9 +39,9 @@ impl Grouped {
         self.cycle()
     }
 
-    /// The graph of groups, taken apart from what waits for nobody on.
+    /// Rule 2, by topological sorting: groups without pending operands are removed until none is left.
     fn cycle(&self) -> Option<String> {
-        // What is in no group is a group of its own.
+        // A node of no group is a group of its own.
         let own = |node: usize| self.group_of[node].unwrap_or(self.n_groups + node);
         let mut edges: BTreeSet<(usize, usize)> = BTreeSet::new();
         for (node, users) in self.users.iter().enumerate() {
@@ -176,7 +175,7 @@ pub(crate) fn broken_by_plan(graph: &Graph, options: &Options, plan: &Plan) -> O
             }
         }
     }
-    // Views that nobody needs in memory and values made where they are used need no step.
+    // Views that are not needed in memory, and values made where they are used, need no step.
     let needs_one = |node: &NodeId| !matches!(sort(graph, *node), Sort::Free | Sort::View);
     let mut computed = graph.nodes().map(|(id, _)| id).filter(needs_one);
     if let Some(missing) = computed.find(|node| group_of[node.index()].is_none()) {
@@ -205,7 +204,7 @@ pub(crate) fn broken_by_plan(graph: &Graph, options: &Options, plan: &Plan) -> O
     grouped.path_back()
 }
 
-/// Whether anybody outside its step needs a value in memory. Views without a step hand the question on.
+/// Whether a node outside its step needs a value in memory. For a view without a step, its users decide.
 fn escapes(graph: &Graph, grouped: &Grouped, node: NodeId) -> bool {
     let own = grouped.group_of[node.index()];
     let mut open = vec![node.index()];
@@ -249,7 +248,7 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     }
     if let StepKind::Kernel(_) = step.kind {
         let folds = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Fold);
-        // A view inside may have split or joined rows or elements; there are as many of them then.
+        // A view inside may have split or joined rows or elements; their number stays the same.
         let counts = |sizes: Vec<usize>| if count(Sort::View) > 0 { vec![sizes.iter().product()] } else { sizes };
         let loops: BTreeSet<[Vec<usize>; 2]> = folds.map(|fold| loops(graph, fold).map(counts)).collect();
         if loops.len() > 1 {
@@ -260,7 +259,7 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     (n_nodes > options.max_fuse_depth.max(1)).then(|| format!("rule 7: {n_nodes} nodes"))
 }
 
-/// A product some rows at a time needs its right operand whole, and those rows of its left one: neither lies elsewhere.
+/// A product in blocks of rows needs its whole right operand and the same rows of its left one.
 fn broken_by_blocks(graph: &Graph, step: &Step) -> Option<String> {
     for &anchor in step.nodes.iter().filter(|&&node| sort(graph, node) == Sort::Anchor) {
         let [left, right] = [graph[anchor].args[0], graph[anchor].args[1]];

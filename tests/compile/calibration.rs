@@ -1,4 +1,4 @@
-//! Rates of the machine: measured, kept in a file, and replaced by the built-in ones where the file is of no use.
+//! Rates of the machine: measured, kept in a file, and replaced by the built-in ones where the file cannot be used.
 
 use opfuse::error::Result;
 use opfuse::internals::compile::calibration::{Source, calibrate, from_file};
@@ -7,7 +7,7 @@ use opfuse::internals::fusion::rates::LEVELS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A folder of its own that is gone afterwards.
+/// A folder of its own, removed afterwards.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -20,7 +20,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left over is in the way of nobody.
+        // A folder that cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -40,7 +40,7 @@ fn rates_are_measured_in_bounded_time() -> Result<()> {
 }
 
 #[test]
-fn a_file_is_made_once_and_read_after_that() {
+fn a_missing_file_is_written_once_and_read_later() {
     let folder = Folder::new("once");
     let path = folder.0.join("rates");
     let made = from_file(&path);
@@ -52,7 +52,7 @@ fn a_file_is_made_once_and_read_after_that() {
 }
 
 #[test]
-fn a_file_of_no_use_leaves_the_built_in_rates() {
+fn an_unusable_file_leaves_the_built_in_rates() {
     let folder = Folder::new("bad");
     let good = from_file(folder.0.join("good"));
     assert!(matches!(good.source, Source::Measured(_)), "{}", good.source);

@@ -244,7 +244,7 @@ fn a_function_that_returns_nothing_is_refused() {
 }
 
 #[test]
-fn a_slice_of_tensors_comes_in_many_forms() -> Result<()> {
+fn inputs_may_be_any_form_of_a_slice_of_tensors() -> Result<()> {
     let f = compile(|x: &[Tensor]| x[0].add(&x[1]));
     let inputs = vec![ramp(&[3]), ramp(&[3]).exp()?];
     let expected = bits(&inputs[0].add(&inputs[1])?);
@@ -274,11 +274,11 @@ fn tensors_of_a_trace_are_harmless_outside() -> Result<()> {
     });
     f.call(&ramp(&[3]))?;
     f.call(&ramp(&[4]))?;
-    // A call gives what it leaves behind its values.
+    // After a call, tensors that the function keeps have values.
     let leaked = leaked.into_inner().expect("nobody panics");
     assert_eq!(bits(&leaked[0]), bits(&ramp(&[3]).exp()?));
     assert_eq!(bits(&leaked[1]), bits(&ramp(&[4]).exp()?));
-    // A trace by itself has none to give.
+    // After a trace alone they have none.
     let (shape, _) = trace(&[ramp(&[3])], |x| x[0].exp(), |y| vec![y.clone()])?;
     assert!(matches!(shape.add(1.0), Err(Error::Device { .. })));
     assert!(shape.to_vec::<f32>().is_err());

@@ -185,7 +185,7 @@ pub(crate) fn by_lane(mut case: Case) -> Case {
 
 /// Rows of a table at indices, of which some are outside of it.
 #[test]
-fn rows_at_invalid_indices_are_faults() {
+fn gathered_rows_have_the_interpreters_bits_and_faults() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (40, 300)] {
         for indices in [0..9, -2..9, 3..30] {

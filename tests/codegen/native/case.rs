@@ -1,4 +1,4 @@
-//! Kernels on buffers: compiled, run, and held against the interpreter.
+//! Kernels on buffers: compiled, run, and compared with the interpreter.
 
 use crate::kernels::Case;
 use opfuse::internals::codegen::geometry::{Class, Lanes};
@@ -6,7 +6,7 @@ use opfuse::internals::codegen::launch::{Faults, Part, Pointers};
 use opfuse::internals::codegen::native::NativeProgram;
 use opfuse::internals::codegen::{cranelift, x64};
 
-/// What the tests do with a case.
+/// How the tests run a case.
 pub(crate) trait Checked {
     fn classes(&self) -> Vec<Class>;
     fn programs(&self) -> Vec<(&'static str, NativeProgram)>;
@@ -20,7 +20,7 @@ impl Checked for Case {
         self.geometry.classes(&self.kernel).to_vec()
     }
 
-    /// What the tiers that make machine code make of it.
+    /// The programs of the tiers that make machine code.
     fn programs(&self) -> Vec<(&'static str, NativeProgram)> {
         let classes = self.classes();
         let by_cranelift = cranelift::compile(&self.kernel, Lanes::Inner, &classes)
@@ -44,7 +44,7 @@ impl Checked for Case {
         programs
     }
 
-    /// The outputs, the launch cut into two parts.
+    /// The outputs of a launch that is cut into two parts.
     fn run(&self, program: &NativeProgram, cut: usize) -> Vec<Vec<u8>> {
         let mut outputs = self.outputs.clone();
         let operands: Vec<*const u8> = self.inputs.iter().map(|bytes| bytes.as_ptr()).collect();
@@ -67,7 +67,7 @@ impl Checked for Case {
         outputs
     }
 
-    /// Holds every tier's outputs against the interpreter's.
+    /// Compares every tier's outputs with the interpreter's.
     fn check_all(&self, what: &str, cut: usize) {
         for (tier, program) in self.programs() {
             self.check(&program, &format!("{tier}, {what}"), cut);

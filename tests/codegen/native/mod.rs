@@ -1,4 +1,4 @@
-//! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; its memory and its
+//! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; the memory of code, and
 //! threads.
 //!
 //! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_CASES=n` another number of them.
@@ -31,7 +31,7 @@ fn random_kernels_have_the_bits_of_the_interpreter() {
 }
 
 #[test]
-fn every_prim_of_every_type() {
+fn every_prim_has_the_interpreters_bits() {
     let kernels: Vec<_> = listed::of_prims().into_iter().filter(|(_, prim, _)| !prim.is_by_element()).collect();
     assert!(kernels.len() > 90, "{}", kernels.len());
     for (name, _, kernel) in kernels {
@@ -43,7 +43,7 @@ fn every_prim_of_every_type() {
 }
 
 #[test]
-fn every_func_of_both_widths() {
+fn every_func_has_the_interpreters_bits() {
     for (name, kernel) in listed::of_funcs() {
         let case = place(&mut Random::new(7), kernel, &[3], &[501]);
         case.check_all(&name, 1);
@@ -60,7 +60,7 @@ fn every_dtype_is_read_and_written() {
     }
 }
 
-/// Half of the elements near some numbers, the others of any bits.
+/// Half of the elements lie near some numbers; the others have random bits.
 fn fill(bytes: &mut [u8], ty: Ty, edges: &[f64], seed: u64) {
     let (mut random, wide) = (Random::new(seed), ty == Ty::F64);
     for element in bytes.chunks_exact_mut(ty.size()) {
@@ -75,9 +75,9 @@ fn fill(bytes: &mut [u8], ty: Ty, edges: &[f64], seed: u64) {
     }
 }
 
-/// Beside another division machine code multiplies instead; copies of such a body are staggered.
+/// In a body with another division, machine code multiplies instead. Copies of such a body are staggered.
 #[test]
-fn quotients_of_tanh_beside_a_division() {
+fn tanh_in_a_body_with_a_division_has_the_interpreters_bits() {
     let mut b = Builder::default();
     let x = loads(&mut b, &[Ty::F32])[0];
     let tanh = b.push(Kind::Func(Func::Tanh), &[x], Ty::F32, Level::Full);
@@ -93,12 +93,12 @@ fn quotients_of_tanh_beside_a_division() {
     case.check_all("tanh beside a division", 1);
 }
 
-/// A root and a division by it would both want the divider.
+/// A square root and a division by it compete for the divider.
 #[test]
-fn one_over_a_root() {
+fn reciprocals_of_roots_have_the_interpreters_bits() {
     let mut b = Builder::default();
     let x = loads(&mut b, &[Ty::F32])[0];
-    // Without a canonical form of its NaN, which nobody sees.
+    // No canonical form of its NaN is needed, because no output shows it.
     let root = b.push(Kind::Prim(Prim::Sqrt), &[x], Ty::F32, Level::Full);
     let one = b.lit(Lit::f32(1.0));
     let inverse = b.prim(Prim::Div, &[one, root]);
@@ -113,9 +113,9 @@ fn one_over_a_root() {
     case.check_all("one over a root", 1);
 }
 
-/// Machine code has shorter ways to scale by powers of two; they must not show at the ends of the range.
+/// Machine code has shortcuts to scale by powers of two, which must not change the bits at the ends of the range.
 #[test]
-fn exponentials_of_numbers_from_all_over() {
+fn exponentials_have_the_interpreters_bits_everywhere() {
     let edges = [
         -150.0, -149.0, -126.0, -110.2, -109.5, -104.0, -103.3, -87.4, -10.93, -0.3, 0.3, 8.0, 88.7, 89.0, 127.9,
         128.0, 710.0, -746.0, -753.0,
@@ -133,7 +133,7 @@ fn exponentials_of_numbers_from_all_over() {
 }
 
 #[test]
-fn folds_of_every_short_length() {
+fn short_folds_have_the_interpreters_bits() {
     for (combine, dtype) in fold_cases() {
         let kernel = folded(combine, dtype);
         for n in 0..=70 {
@@ -144,16 +144,16 @@ fn folds_of_every_short_length() {
 }
 
 #[test]
-fn the_zero_and_the_nan_that_a_fold_keeps() {
+fn folds_keep_the_zero_and_the_nan_of_the_interpreter() {
     check_folds([Combine::Max, Combine::Min], 200, zeros_and_nan);
 }
 
 #[test]
-fn first_of_the_worst_and_first_nan() {
+fn arg_folds_keep_the_first_extreme_and_the_first_nan() {
     check_folds([Combine::ArgMax, Combine::ArgMin], 400, worst_and_others);
 }
 
-/// Checks each of two folds on the cases of so many seeds.
+/// Checks each of two folds on so many random cases.
 fn check_folds(combines: [Combine; 2], seeds: u64, case: fn(Combine, u64) -> Case) {
     for combine in combines {
         (0..seeds).for_each(|seed| case(combine, seed).check_all(&format!("{combine:?}, seed {seed}"), 1));
@@ -161,7 +161,7 @@ fn check_folds(combines: [Combine; 2], seeds: u64, case: fn(Combine, u64) -> Cas
 }
 
 #[test]
-fn folds_of_several_blocks() {
+fn folds_of_several_blocks_have_the_interpreters_bits() {
     for (combine, dtype) in fold_cases() {
         for n in [FOLD_BLOCK - 1, FOLD_BLOCK, FOLD_BLOCK + 1, 3 * FOLD_BLOCK + 37] {
             let case = place(&mut Random::new(n as u64), folded(combine, dtype), &[2], &[n]);
@@ -174,7 +174,7 @@ fn folds_of_several_blocks() {
 }
 
 #[test]
-fn several_passes() {
+fn kernels_of_several_passes_have_the_interpreters_bits() {
     for n in (0..=70).chain([1024, FOLD_BLOCK + 100]) {
         let case = place(&mut Random::new(n as u64), normalized(), &[2, 2], &[n]);
         case.check_all(&format!("rows of {n}"), 1);
@@ -211,12 +211,12 @@ fn loops_are_rotated() {
             n_loops += 1;
             assert!(end.starts_with("brif"), "a loop is closed by a jump to a test on top: {end}\n{text}");
         }
-        // What a row computes once is outside the loops over its elements: those are blocks that lead to themselves.
+        // Values of a row are computed outside the loops over its elements. A loop is a block that jumps to itself.
         if end.contains(&format!("block{}(", blocks[at].0)) {
             assert!(!body.contains("sqrt"), "the row's square root is inside a loop\n{text}");
         }
     }
-    // The row loop; per fold one over blocks, two of vectors and a tail, or one of vectors where it is dear.
+    // The row loop. Per fold one loop over blocks, two of vectors and a tail, or one of vectors where it is expensive.
     assert!(n_loops >= 1 + 4 * 3 + 2, "{n_loops} loops\n{text}");
     assert!(text.contains("sqrt"));
 }
@@ -242,9 +242,9 @@ fn what_cannot_be_expressed_is_declined() {
     assert!(reason.to_string().contains("zero divisor"), "{reason}");
 }
 
-/// Operands that lie across the rows are copied patch by patch.
+/// Transposed operands are copied patch by patch.
 #[test]
-fn transposed_operands() {
+fn transposed_operands_have_the_interpreters_bits() {
     for dtype in [DType::F32, DType::F64, DType::I64] {
         for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (1, 131, 259), (2, 15, 40)]
         {
@@ -256,9 +256,9 @@ fn transposed_operands() {
     }
 }
 
-/// Elements that lie a few apart, which machine code for AVX2 copies into lines.
+/// Operands with small strides, which machine code for AVX2 deinterleaves.
 #[test]
-fn spaced_operands() {
+fn deinterleaved_operands_have_the_interpreters_bits() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
         for (rows, lanes) in [(1, 16), (7, 15), (3, 300), (9, 64), (2, 2500), (70, 33), (2, 1024), (4, 0)] {
             for apart in [[2, 1], [2, 2], [3, 4], [5, 2], [7, 16], [4, 3]] {
@@ -271,9 +271,9 @@ fn spaced_operands() {
     }
 }
 
-/// Strided operands that are the same in every row are gathered into a line.
+/// Strided operands that are the same in every row are gathered once.
 #[test]
-fn lines_of_all_rows() {
+fn gathered_operands_have_the_interpreters_bits() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
         for (rows, lanes) in
             [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[9], 2), (&[2], 40), (&[64], 1), (&[10], 0)]

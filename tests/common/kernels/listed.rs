@@ -82,7 +82,8 @@ pub(crate) fn folded(combine: Combine, dtype: DType) -> Kernel {
     b.kernel
 }
 
-/// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with a dear value that a later one reads.
+/// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with an expensive value that a later one
+/// reads.
 pub(crate) fn normalized() -> Kernel {
     let mut b = Builder::default();
     let x = b.load(DType::F32, Source::Memory, Level::Full);
@@ -117,7 +118,7 @@ fn product_and_sum(dtype: DType) -> Kernel {
     b.kernel
 }
 
-/// `x * y + z` of matrices of which `x` and `y` lie across the rows: with a gap behind each line, and with none.
+/// `x * y + z` of matrices of which `x` and `y` are transposed: one with a gap after each line, one without.
 pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) -> Case {
     let bytes = dtype.size();
     let mut case = place(&mut Random::new(rows as u64), product_and_sum(dtype), &[batch, rows], &[lanes]);
@@ -131,12 +132,12 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
     case
 }
 
-/// `x * y + z` of matrices of which `x` and `y` have so many elements from lane to lane.
+/// `x * y + z` of matrices of which `x` and `y` have these strides from lane to lane.
 pub(crate) fn interleaved(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2]) -> Case {
     let bytes = dtype.size();
     let mut case = place(&mut Random::new(lanes as u64), product_and_sum(dtype), &[rows], &[lanes]);
     for (slot, apart) in apart.into_iter().enumerate() {
-        // Nothing lies behind the last element.
+        // The last element ends the memory.
         let line = (lanes * apart).saturating_sub(apart - 1);
         let access = &mut case.geometry.operands[slot];
         access.rows = [line * bytes].into_iter().collect();
@@ -147,8 +148,7 @@ pub(crate) fn interleaved(dtype: DType, rows: usize, lanes: usize, apart: [usize
     case
 }
 
-/// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked
-/// for.
+/// `x * y` of a matrix and of a strided line that is the same in every row; with `folds`, summed over each row.
 pub(crate) fn gathered(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
     let mut b = Builder::default();
     let args = loads(&mut b, &[dtype.compute(); 2]);
@@ -173,7 +173,7 @@ pub(crate) fn gathered(dtype: DType, rows: &[usize], lanes: usize, folds: bool) 
     case
 }
 
-/// A fold of zeros of both signs and perhaps NaN, whose own bits are the output's: no canonical NaN in front of it.
+/// A fold of zeros of both signs and perhaps NaN, which returns its operand's bits: NaNs are not made canonical.
 pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
     let mut kernel = folded(combine, DType::F32);
     let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
@@ -190,7 +190,7 @@ pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
     case
 }
 
-/// A fold of f32 that are mostly as bad as what it starts with, and perhaps of zeros of both signs and NaN.
+/// A fold of f32 values, most of which equal its initial value; some are zeros of both signs or NaN.
 pub(crate) fn worst_and_others(combine: Combine, seed: u64) -> Case {
     let mut random = Random::new(seed);
     let n = 1 + random.below(100);

@@ -1,5 +1,5 @@
 //! Kernels on buffers for the tests of code generators: how they are built and placed in memory, what the interpreter
-//! makes of them, and which there are.
+//! computes, and a list of them.
 
 pub(crate) mod listed;
 #[allow(dead_code, reason = "these tests use a part of the generator")]
@@ -143,7 +143,7 @@ pub(crate) fn buffer(random: &mut Random, dtype: DType, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Strides that give every position its own element, or fewer; and the number of elements they span.
+/// Strides that give every position its own element, or share some; and the number of elements they span.
 fn access(
     random: &mut Random,
     rows: &[usize],
@@ -200,7 +200,7 @@ pub(crate) fn place(random: &mut Random, kernel: Kernel, rows: &[usize], inner: 
 }
 
 impl Case {
-    /// What the interpreter makes of the outputs, and the faults that it finds.
+    /// The outputs by the interpreter, and the faults that it finds.
     pub(crate) fn expected(&self) -> (Vec<Vec<u8>>, Faults) {
         let (mut outputs, faults) = (self.outputs.clone(), Faults::new());
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();

@@ -11,7 +11,7 @@ fn body(x: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn the_entry_used_longest_ago_goes_first() -> Result<()> {
+fn the_least_recently_used_entry_is_evicted_first() -> Result<()> {
     let options = CompileOptions { capacity: 2, ..CompileOptions::default() };
     let f = compile_with(body, options);
     // Sizes of the calls, and counters after each: hits, captures, evictions.
@@ -34,13 +34,13 @@ fn the_entry_used_longest_ago_goes_first() -> Result<()> {
     Ok(())
 }
 
-/// A hundred ops on next to nothing: a capture takes far longer than a run.
+/// A hundred ops on a tiny tensor: a capture takes far longer than a run.
 fn long_body(x: &Tensor) -> Result<Tensor> {
     (0..50).try_fold(x.clone(), |x, step| x.mul(0.9)?.add(f64::from(step)))
 }
 
 #[test]
-fn ever_new_types_wait_until_their_capture_is_paid_for() -> Result<()> {
+fn new_types_in_every_call_back_off() -> Result<()> {
     let f = compile(long_body);
     let call = |n: usize| -> Result<()> {
         let x = ramp(&[n], n)?;
@@ -56,7 +56,7 @@ fn ever_new_types_wait_until_their_capture_is_paid_for() -> Result<()> {
     assert_eq!(counts.captures + counts.eager, n_types, "{counts:?}");
     let report = f.explain();
     assert!(matches!(report.eager, Some(Reason::NewTypes { .. })), "{report}");
-    // What is called again and again is captured in the end.
+    // Types that come again and again are captured in the end.
     let waited = (0..100_000).find(|_| call(n_types as usize).is_err() || f.counts().captures > counts.captures);
     assert!(waited.is_some(), "{:?}", f.counts());
     assert!(f.explain().eager.is_none(), "{}", f.explain());
@@ -64,7 +64,7 @@ fn ever_new_types_wait_until_their_capture_is_paid_for() -> Result<()> {
 }
 
 #[test]
-fn new_types_do_not_wait_where_runs_are_long_or_options_say_so() -> Result<()> {
+fn long_runs_and_options_turn_the_back_off_off() -> Result<()> {
     let options = CompileOptions { new_types: NewTypes::Capture, ..CompileOptions::default() };
     let (at_once, long) = (compile_with(long_body, options), compile(body));
     for n in 1..AT_ONCE as usize + 8 {
@@ -77,7 +77,7 @@ fn new_types_do_not_wait_where_runs_are_long_or_options_say_so() -> Result<()> {
 }
 
 #[test]
-fn no_capacity_is_an_eager_run_with_a_reason() -> Result<()> {
+fn a_cache_of_size_zero_runs_eagerly_with_a_reason() -> Result<()> {
     let f = compile_with(body, CompileOptions { capacity: 0, ..CompileOptions::default() });
     for _ in 0..2 {
         let x = ramp(&[3], 0)?;
@@ -115,7 +115,7 @@ fn a_thousand_shapes_compile_one_kernel() -> Result<()> {
         assert_eq!(report.kernels_after, 1);
         entries.push(report.groups[0].compile_time);
     }
-    // The time a kernel took to compile is noted once, with the kernel: all reports are of the same one.
+    // The compile time is kept with the kernel, so all reports show the same one.
     entries.dedup();
     assert_eq!(entries.len(), 1, "{} kernels for 1000 shapes", entries.len());
     Ok(())

@@ -7,9 +7,9 @@ use opfuse::{DType, Error, Result, Tensor, cat, embedding};
 use std::sync::atomic::Ordering;
 
 const ONCE: &[&[usize]] = &[&[3, 4]];
-/// The same types again and again.
+/// Calls with the same types.
 const SAME: &[&[&[usize]]] = &[ONCE, ONCE, ONCE, ONCE];
-/// Some that were seen before, some that were not.
+/// Calls with types that were seen before, and with new ones.
 const MIXED: &[&[&[usize]]] = &[ONCE, &[&[5, 4]], ONCE, &[&[1, 4]], &[&[0, 4]], &[&[5, 4]]];
 const PAIRS: &[&[&[usize]]] = &[&[&[3, 4], &[4]], &[&[3, 4], &[4]], &[&[2, 4], &[4]], &[&[3, 4], &[4]]];
 
@@ -18,7 +18,7 @@ const ROWS: &[&[&[usize]]] = &[&[&[2, 3], &[3]], &[&[2, 3], &[3]], &[&[2, 3], &[
 use Expect::{Any, Compiled, Segments};
 
 pub(crate) const CASES: &[Case] = &[
-    // What is returned.
+    // Functions by what they return.
     Case::new("an input", MIXED, Compiled, |_, x| Ok(vec![x[0].clone()])),
     Case::new("a view of an input", MIXED, Compiled, |_, x| Ok(vec![x[0].transpose(0, 1)?])),
     Case::new("part of an input", SAME, Compiled, |_, x| Ok(vec![x[0].select(1, 2)?, x[0].slice(0, 1, None, 2)?])),
@@ -46,7 +46,7 @@ pub(crate) const CASES: &[Case] = &[
         let (y, z) = (x[0].exp()?, x[0].exp()?);
         Ok(vec![y.t()?, y, z.clone(), z.slice(0, 0, 1, 1)?, x[0].exp()?.slice(1, 1, 3, 1)?])
     }),
-    // What is written.
+    // By what they write.
     Case::new("inputs are swapped", &[&[&[3], &[3]], &[&[3], &[3]], &[&[3], &[3]]], Compiled, |_, x| {
         let old = x[0].copy()?;
         x[0].copy_(&x[1])?;
@@ -191,7 +191,7 @@ pub(crate) const CASES: &[Case] = &[
         Ok(vec![x[0].exp()?])
     })
     .inputs(|x| Ok(vec![x[0].clone(), x[0].clone()])),
-    // What is captured.
+    // By what they capture.
     Case::new("a captured tensor that is changed between calls", MIXED, Compiled, |world, x| {
         Ok(vec![x[0].mul(&world.weight)?.relu()?])
     })
@@ -207,7 +207,7 @@ pub(crate) const CASES: &[Case] = &[
     .before(|world| world.weight.mul_(-1.5)),
     Case::new("an input that is captured too", PAIRS, Any, |world, x| Ok(vec![x[0].mul(&world.weight)?.exp()?]))
         .before(|world| world.weight.add_(1.0)),
-    // What is drawn.
+    // By what they draw.
     Case::new("random numbers", MIXED, Compiled, |world, x| {
         Ok(vec![x[0].add(&world.generator.rand(x[0].sizes(), DType::F32)?)?])
     }),
@@ -219,7 +219,7 @@ pub(crate) const CASES: &[Case] = &[
         world.generator.manual_seed(3);
         Ok(vec![world.generator.rand(x[0].sizes(), DType::F32)?])
     }),
-    // What depends on values.
+    // By how they depend on values.
     Case::new("control flow that depends on a value", MIXED, Segments, |_, x| {
         let y = x[0].tanh()?;
         let more = y.sum_all()?.item::<f32>()? > 0.0;
@@ -268,7 +268,7 @@ pub(crate) const CASES: &[Case] = &[
         Ok(vec![if scale > 0.6 { x[0].exp()? } else { x[0].mul(&world.weight)? }])
     })
     .before(|world| world.weight.add_(0.25)),
-    // What fails.
+    // By how they fail.
     Case::new("an error by shape", PAIRS, Any, |_, x| x[0].add(&x[1])?.matmul(&x[1]).map(|y| vec![y])),
     Case::new("an error after a write", SAME, Any, |_, x| {
         x[0].add_(1.0)?;
@@ -287,7 +287,7 @@ pub(crate) const CASES: &[Case] = &[
         let sum = x[0].exp()?.sum_all()?.item::<f32>().expect("it has one element");
         x[0].mul(sum).map(|y| vec![y])
     }),
-    // Odds and ends.
+    // Others.
     Case::new("gradients inside", SAME, Compiled, |_, x| {
         let x = x[0].detach()?;
         x.set_requires_grad(true)?;
@@ -305,13 +305,13 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 #[test]
-fn whatever_a_function_does_it_does_compiled() -> Result<()> {
+fn compiled_functions_do_what_eager_ones_do() -> Result<()> {
     quietly();
     let options = [
         CompileOptions::default(),
         CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() },
         CompileOptions { stance: Stance::Deferred, ..CompileOptions::default() },
-        // None of those that are captured is taken for one that does something else each time.
+        // `Determinism::Checked` accepts every function that is captured.
         CompileOptions { determinism: Determinism::Checked, ..CompileOptions::default() },
     ];
     for options in &options {

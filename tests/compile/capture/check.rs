@@ -6,7 +6,7 @@ use opfuse::{DType, Generator, Reason, Result, Tensor, compile_with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a function has besides its inputs: the eager one and the compiled one have one each, made alike.
+/// The state of a function besides its inputs. The eager one and the compiled one have one each, made alike.
 pub(crate) struct World {
     pub(crate) weight: Tensor,
     pub(crate) generator: Generator,
@@ -23,7 +23,7 @@ impl World {
         Ok(World { weight: ramp(&[4], 0)?, generator, calls, runs })
     }
 
-    /// Which call it is, counted outside the function.
+    /// The number of the call, counted outside the function.
     pub(crate) fn call(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -35,22 +35,22 @@ pub(crate) struct Case {
     pub(crate) function: fn(&World, &[Tensor]) -> Result<Vec<Tensor>>,
     /// The shapes of the inputs of each call.
     pub(crate) calls: &'static [&'static [&'static [usize]]],
-    /// What happens to the world before each call.
+    /// Changes the state before each call.
     pub(crate) before: fn(&World) -> Result<()>,
-    /// What is made of the inputs before each call.
+    /// Prepares the inputs before each call.
     pub(crate) inputs: fn(Vec<Tensor>) -> Result<Vec<Tensor>>,
-    /// What is to be seen of the compiled function after all calls.
+    /// How the compiled function must have run after all calls.
     pub(crate) expect: Expect,
 }
 
-/// How a compiled function gets along.
+/// How a compiled function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// Graphs: the function ran as often as it was captured, and after that no more.
+    /// As one graph: the function itself runs only while it is captured.
     Compiled,
-    /// Graphs before and after values are read.
+    /// In segments: graphs before and after values are read.
     Segments,
-    /// One or the other, or eagerly with a reason.
+    /// In either way, or eagerly with a reason.
     Any,
 }
 
@@ -75,14 +75,14 @@ impl Case {
     }
 }
 
-/// Numbers that no two elements share, of both signs.
+/// Distinct numbers of both signs.
 pub(crate) fn ramp(sizes: &[usize], seed: usize) -> Result<Tensor> {
     let count: usize = sizes.iter().product();
     let value = |i: usize| (i as f32 * 0.37 + seed as f32 * 0.71).sin() * 3.0 + i as f32 * 1e-3;
     Tensor::from_slice(&(0..count).map(value).collect::<Vec<f32>>(), sizes)
 }
 
-/// Everything that can be seen of a tensor.
+/// Everything observable about a tensor.
 pub(crate) fn look(tensor: &Tensor) -> String {
     let values = match tensor.dtype() {
         DType::F32 => tensor.to_vec::<f32>().map(|values| values.iter().map(|value| value.to_bits()).collect()),
@@ -95,7 +95,7 @@ pub(crate) fn look(tensor: &Tensor) -> String {
     format!("{ty} strides {:?} offset {} {number:?} {values:?}", tensor.strides(), tensor.storage_offset())
 }
 
-/// One of the two sides.
+/// The eager side or the compiled side.
 pub(crate) struct Side {
     pub(crate) world: World,
     case: &'static Case,
@@ -106,7 +106,7 @@ impl Side {
         Ok(Side { world: World::new()?, case })
     }
 
-    /// Everything that can be seen of one call.
+    /// Everything observable about one call.
     fn observe(&self, call: usize, run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<String> {
         self.world.calls.store(call, Ordering::Relaxed);
         (self.case.before)(&self.world)?;
@@ -134,7 +134,7 @@ impl Side {
     }
 }
 
-/// Runs a case on both sides; how the compiled function got along.
+/// Runs a case on both sides, and returns how the compiled function ran.
 pub(crate) fn check(case: &'static Case, options: &CompileOptions) -> Result<(Counts, Option<Reason>)> {
     let (eager, other) = (Side::new(case)?, Side::new(case)?);
     let f = compile_with(
@@ -156,7 +156,7 @@ pub(crate) fn check(case: &'static Case, options: &CompileOptions) -> Result<(Co
     let holds = match (case.expect, options.breaks, options.stance) {
         (Expect::Compiled, _, Stance::Default) => reason.is_none() && (counts.eager, counts.deferred) == (0, 0),
         (Expect::Segments, BreakPolicy::Allow, Stance::Default) => {
-            // The first call ran eagerly and found the break; it happened again in those that were deferred.
+            // The first call ran eagerly and found the break, which came again in the deferred calls.
             counts.eager == 0 && counts.deferred + 1 == counts.calls && counts.breaks > 0
         }
         (Expect::Compiled | Expect::Segments, _, Stance::Deferred) => {

@@ -1,4 +1,4 @@
-//! Deferred calls: state that lives on, handles that are put aside, calls that are not recorded, errors, gradients.
+//! Deferred calls: captured state, handles that are kept, calls that cannot be recorded, errors, gradients.
 
 use super::check::{look, ramp};
 use opfuse::compile::{CompileOptions, Compiled, Function, Stance, compile, compile_with};
@@ -11,7 +11,7 @@ fn deferred<A, F: Function<A>>(function: F) -> Compiled<F, A> {
     compile_with(function, CompileOptions { stance: Stance::Deferred, ..CompileOptions::default() })
 }
 
-/// A cache that grows by a row per call, as of keys and values; no two calls see the same one.
+/// A cache that grows by a row per call, as one of keys and values does.
 #[test]
 fn captured_state_is_that_of_the_call() -> Result<()> {
     let (own, other) = (Mutex::new(ramp(&[1, 3], 0)?), Mutex::new(ramp(&[1, 3], 0)?));
@@ -47,7 +47,7 @@ fn state_of_any_kind_is_never_stale() -> Result<()> {
 }
 
 #[test]
-fn handles_that_were_put_aside_have_their_values() -> Result<()> {
+fn kept_handles_get_their_values() -> Result<()> {
     let aside: Mutex<Vec<Tensor>> = Mutex::default();
     let f = deferred(|x: &Tensor| {
         let y = x.exp()?;
@@ -62,14 +62,14 @@ fn handles_that_were_put_aside_have_their_values() -> Result<()> {
     assert_eq!(look(&aside[2]), look(&y.add(1.0)?));
     y.mul_(2.0)?;
     assert_eq!((look(&aside[0]), look(&aside[1])), (look(&y), look(&y.transpose(0, 1)?)));
-    // They are tensors like others: written to, they share what they shared.
+    // They are ordinary tensors: views see a write.
     aside[0].zero_()?;
     assert_eq!(aside[1].to_vec::<f32>()?, [0.0; 6]);
     Ok(())
 }
 
 #[test]
-fn before_and_after_a_read_is_one_kernel_each() -> Result<()> {
+fn the_calls_before_and_after_a_read_are_one_kernel_each() -> Result<()> {
     let f = compile(|x: &Tensor| {
         let y = x.mul(2.0)?.tanh()?.add(x)?;
         let greatest = y.amax((), false)?.item::<f32>()?;
@@ -81,7 +81,7 @@ fn before_and_after_a_read_is_one_kernel_each() -> Result<()> {
         let expected = y.div(f64::from(y.amax((), false)?.item::<f32>()?))?.exp()?.neg()?;
         assert_eq!(look(&f.call(&x)?), look(&expected));
     }
-    // What was read is an argument of the second segment, so both were compiled once.
+    // The value that was read is an input of the second segment, so both were compiled once.
     let (counts, segments) = (f.counts(), f.segments());
     assert_eq!((counts.deferred, counts.segments, counts.segment_captures), (3, 2, 2), "{counts:?}");
     assert!(segments.iter().all(|segment| segment.kernels_after == 1), "{segments:?}");
@@ -122,7 +122,7 @@ fn a_call_without_a_row_ends_the_segment_and_runs() -> Result<()> {
 }
 
 #[test]
-fn an_error_comes_out_where_a_value_is_read_or_at_the_end() -> Result<()> {
+fn an_error_is_returned_by_the_read_or_at_the_end() -> Result<()> {
     let reads = AtomicUsize::new(0);
     let f = deferred(|table: &Tensor, at: &Tensor| {
         let row = embedding(table, at)?;
@@ -166,7 +166,7 @@ fn gradients_inside_are_those_of_an_eager_run() -> Result<()> {
     };
     let (eager, own, given) = (leaf()?, leaf()?, leaf()?);
     let expected = train(&|x| step(&eager, x), &eager)?;
-    // Captured, the weight is found by the calls; given, it makes the function run eagerly.
+    // A captured weight is found by the calls. A weight as an input makes the function run eagerly.
     let captured = deferred(|x: &Tensor| step(&own, x));
     assert_eq!(train(&|x| captured.call(x), &own)?, expected);
     assert_eq!((captured.counts().deferred, captured.counts().eager), (4, 0));
@@ -178,9 +178,9 @@ fn gradients_inside_are_those_of_an_eager_run() -> Result<()> {
 }
 
 #[test]
-fn segments_that_differ_every_time_are_given_up() -> Result<()> {
+fn segments_that_differ_in_every_call_run_eagerly() -> Result<()> {
     let f = deferred(|x: &Tensor| {
-        // The size of the second segment is what was read.
+        // The value that was read is the size of the second segment.
         let n = x.sum_all()?.item::<f32>()? as i64;
         Tensor::arange(0, n, 1)?.to_dtype(opfuse::DType::F32)?.mul(2.0)?.sum_all()
     });

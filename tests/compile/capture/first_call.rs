@@ -1,4 +1,4 @@
-//! First calls: the function is applied once, whatever it does, and what it leaves behind has its values.
+//! First calls: the function is applied once, whatever it does, and tensors that it keeps have their values.
 
 use super::check::{look, ramp};
 use opfuse::compile::{BreakPolicy, CompileOptions, Counts, compile, compile_with};
@@ -27,9 +27,9 @@ fn a_function_is_applied_once() -> Result<()> {
     Ok(())
 }
 
-/// What is computed between is not there: an input may be read, and decide, though nothing was computed before.
+/// A trace cannot read a value. A function that branches on an input's value is therefore no trace, even at its start.
 #[test]
-fn an_input_that_decides_is_no_trace() -> Result<()> {
+fn a_function_that_branches_on_an_input_is_not_traced() -> Result<()> {
     let function = |x: &Tensor| if x.select(0, 0)?.item::<f32>()? > 0.0 { x.exp() } else { x.neg() };
     let f = compile(function);
     for x in [Tensor::full(&[2], 1.0, DType::F32)?, Tensor::full(&[2], -1.0, DType::F32)?] {
@@ -41,7 +41,7 @@ fn an_input_that_decides_is_no_trace() -> Result<()> {
 
 type Step = fn(&Generator, &Tensor) -> Result<Tensor>;
 
-/// Draws are those of an eager call, in its order, whatever the function turns out to be.
+/// Draws are those of an eager call, in its order, however the function is run.
 #[test]
 fn draws_are_those_of_eager() -> Result<()> {
     let whole: Step =
@@ -73,7 +73,7 @@ fn draws_are_those_of_eager() -> Result<()> {
 }
 
 #[test]
-fn a_value_that_is_made_once_and_kept_is_captured() -> Result<()> {
+fn a_tensor_that_is_made_once_and_kept_is_captured() -> Result<()> {
     let table = OnceLock::new();
     let f = compile(|x: &Tensor| {
         if table.get().is_none() {
@@ -110,7 +110,7 @@ fn a_function_that_always_keeps_something_is_never_stale() -> Result<()> {
     Ok(())
 }
 
-/// What came before an error has happened, as in an eager call; a read that is refused is one.
+/// Writes before an error have happened, as in an eager call. A refused read is such an error.
 #[test]
 fn an_error_halfway_leaves_what_eager_leaves() -> Result<()> {
     let function = |x: &Tensor| {

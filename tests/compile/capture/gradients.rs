@@ -1,11 +1,11 @@
-//! Gradients from before a call, and what else a guard of types does not see: eager and compiled over several calls.
+//! Gradients from before a call, and other state that types do not show: eager against compiled over several calls.
 
 use super::check::ramp;
 use opfuse::autograd::{enable_grad, no_grad};
 use opfuse::compile::{CompileOptions, Compiled, Determinism, Function, Stance, compile, compile_with};
 use opfuse::{Error, Result, Tensor};
 
-/// What is to be seen of tensors, gradients included.
+/// Everything observable about tensors, gradients included.
 fn look(tensors: &[&Tensor]) -> Vec<String> {
     let see = |tensor: &Tensor| {
         let bits = |tensor: &Tensor| tensor.to_vec::<f32>().map(|all| all.iter().map(|x| x.to_bits()).collect());
@@ -50,14 +50,14 @@ fn backward(w: &Tensor, x: &Tensor) -> Result<Tensor> {
     loss.detach()
 }
 
-/// Forward, backward, and a step.
+/// A forward pass, a backward pass, and an optimizer step.
 fn learn(w: &Tensor, x: &Tensor) -> Result<Tensor> {
     let loss = backward(w, x)?;
     descend(w)?;
     Ok(loss)
 }
 
-/// Steps, what happens before each of their calls, and how many captures they may take.
+/// Training steps, what happens before each of their calls, and how many captures they may take.
 const STEPS: &[(&str, Step, Before, u64)] = &[
     (
         "the usual loop",
@@ -211,7 +211,7 @@ fn gradients_from_before_a_call_are_those_of_the_call() -> Result<()> {
     Ok(())
 }
 
-/// What is switched on or off outside, between two calls, is noticed.
+/// `requires_grad` may change between two calls.
 #[test]
 fn a_captured_tensor_that_comes_to_require_gradients_is_noticed() -> Result<()> {
     let outside: Step = |w, x| (x * w)?.exp();
@@ -277,9 +277,9 @@ fn hooks_of_leaves_run_whenever_they_were_registered() -> Result<()> {
     Ok(())
 }
 
-/// A program registers no hook, and sets nothing else of tensors it did not make, so such functions run themselves.
+/// A program cannot register a hook or set `requires_grad` of its inputs, so such functions run eagerly.
 #[test]
-fn a_function_that_changes_what_its_inputs_are_runs_itself() -> Result<()> {
+fn a_function_that_changes_its_inputs_history_runs_eagerly() -> Result<()> {
     let hooks: Step = |w, x| {
         w.register_hook(|gradient| gradient.mul(2.0).map(Some))?;
         (w * x)?.exp()
@@ -310,7 +310,7 @@ fn a_function_that_changes_what_its_inputs_are_runs_itself() -> Result<()> {
         }
         assert!(f.explain().eager.is_some(), "{}", f.explain());
     }
-    // Also where no gradients flow to the inputs before.
+    // Also where no gradients flow to the inputs at first.
     let flag = |x: &Tensor| {
         x.set_requires_grad(true)?;
         x.exp()
@@ -327,9 +327,9 @@ fn a_function_that_changes_what_its_inputs_are_runs_itself() -> Result<()> {
     Ok(())
 }
 
-/// A leaf that the function makes, of a slice too, is nobody else's: there is nothing to take for granted.
+/// A leaf that the function makes needs no guard, because only the function holds it.
 #[test]
-fn a_leaf_of_the_function_has_no_past() -> Result<()> {
+fn a_leaf_of_the_function_needs_no_guard() -> Result<()> {
     let step = |x: &Tensor| {
         let w = Tensor::from_slice(&[0.5f32, -1.0, 2.0, 0.25], &[4])?;
         w.set_requires_grad(true)?;
@@ -370,7 +370,7 @@ fn gradients_may_be_switched_on_inside() -> Result<()> {
     Ok(())
 }
 
-/// What is returned as it was given is that very tensor, with and without gradients.
+/// An input that is returned unchanged is the same tensor, with and without gradients.
 #[test]
 fn an_input_that_is_returned_is_itself() -> Result<()> {
     let held = leaf(&[4], 2)?;
@@ -389,7 +389,7 @@ fn an_input_that_is_returned_is_itself() -> Result<()> {
         }
         is_compiled(&f, 1);
     }
-    // What a leaf is left with is what the function put there, though nothing else in it is from outside.
+    // A leaf keeps the gradient that the function put there, even if nothing else comes from outside.
     let (own, other) = (held.clone(), ramp(&[4], 3)?);
     let put = other.clone();
     let f = compile(move |x: &Tensor| {
@@ -403,7 +403,7 @@ fn an_input_that_is_returned_is_itself() -> Result<()> {
         assert!(gradient(&held)?.is_same(&other) && x.grad().is_some());
     }
     is_compiled(&f, 1);
-    // A gradient that is read and returned is the leaf's own, too.
+    // A gradient that is read and returned is the leaf's own tensor.
     let own = held.clone();
     let f = compile(move |x: &Tensor| Ok((gradient(&own)?, x.exp()?)));
     for call in 0..3 {

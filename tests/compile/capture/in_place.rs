@@ -1,5 +1,5 @@
-//! Writes through views and by index in compiled functions: they touch what they change and no more, where nobody reads
-//! the old value any more, and have eager's bits and eager's effects where somebody does.
+//! Writes through views and by index in compiled functions. They touch only what they change if the old value has no
+//! later reader. If it has one, they still have eager's bits and effects.
 
 use super::check::{look, ramp};
 use opfuse::autograd::no_grad;
@@ -13,7 +13,7 @@ const COLUMNS: usize = 32;
 /// Bytes of a row of f32.
 const ROW: usize = COLUMNS * 4;
 
-/// What is written to: a value of its own for every element.
+/// The tensor that is written to, with distinct elements.
 fn cache() -> Tensor {
     ramp(&[ROWS, COLUMNS], 1).expect("there is memory")
 }
@@ -24,7 +24,7 @@ type Function = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
 struct Case {
     name: &'static str,
     function: Function,
-    /// Most bytes that all kernels move.
+    /// The most bytes that all kernels may move.
     most: usize,
 }
 
@@ -32,7 +32,7 @@ const fn case(name: &'static str, most: usize, function: Function) -> Case {
     Case { name, function, most }
 }
 
-/// More than what is copied where the whole is.
+/// A bound that a copy of the whole tensor stays below.
 const WHOLE: usize = 40 * ROWS * ROW;
 
 const CASES: &[Case] = &[
@@ -102,7 +102,7 @@ const CASES: &[Case] = &[
         c.i(2..40)?.index_copy_(0, at, &k.mul(2.0)?)?;
         k.sum_all()
     }),
-    // Somebody reads the old value, so there is a copy.
+    // The old value has a later reader, so there is a copy.
     case("the old value is returned", WHOLE, |c, k, _| {
         let old = c.copy()?;
         c.i(7..8)?.copy_(&k.mul(2.0)?)?;
@@ -152,7 +152,7 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// The function called eagerly and compiled, several times each, on equal inputs.
+/// Calls the function eagerly and compiled, several times each, on equal inputs.
 fn check(case: &Case, options: CompileOptions) -> Result<Explain> {
     let name = case.name;
     let (own, other) = (cache(), cache());
@@ -166,7 +166,7 @@ fn check(case: &Case, options: CompileOptions) -> Result<Explain> {
         assert_eq!(look(&own), look(&other), "{name}: the target after call {call}");
         assert_eq!(own.is_alias_of(&found), other.is_alias_of(&expected), "{name}: aliases");
         assert_eq!(f.counts().eager, counts, "{name}: {}", f.explain());
-        // Versions say whether there was a write.
+        // The version shows whether there was a write.
         assert_eq!(own.version() > versions[0], other.version() > versions[1], "{name}: versions");
     }
     Ok(f.explain())
@@ -195,9 +195,9 @@ fn every_tier_writes_the_same_bits() -> Result<()> {
     Ok(())
 }
 
-/// A measurement runs its kernels many times, which writes to nobody's memory.
+/// A measurement runs its kernels many times, on memory of its own.
 #[test]
-fn a_measurement_writes_nothing() -> Result<()> {
+fn a_measurement_writes_to_no_input() -> Result<()> {
     let _no_grad = no_grad();
     for case in CASES {
         check(case, CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() })?;
@@ -205,7 +205,7 @@ fn a_measurement_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// What is counted is what is foretold, and counting writes as often as the function.
+/// Counted bytes are the modelled ones, and a counted call writes once.
 #[test]
 fn counted_runs_write_once() -> Result<()> {
     let _no_grad = no_grad();
@@ -228,7 +228,7 @@ fn counted_runs_write_once() -> Result<()> {
     Ok(())
 }
 
-/// Rows that are written one by one to a new tensor cost what they have.
+/// Writing rows one by one to a new tensor costs the bytes of the rows.
 #[test]
 fn rows_of_a_new_tensor_are_not_copied() -> Result<()> {
     let _no_grad = no_grad();
@@ -250,9 +250,9 @@ fn rows_of_a_new_tensor_are_not_copied() -> Result<()> {
     Ok(())
 }
 
-/// Of two inputs the second takes the value that the first has between its writes.
+/// The second input takes the value that the first one has between its writes.
 #[test]
-fn another_input_takes_a_value_in_between() -> Result<()> {
+fn another_input_may_take_a_value_between_writes() -> Result<()> {
     let _no_grad = no_grad();
     let function = |c: &Tensor, d: &Tensor, k: &Tensor| {
         c.i(7..8)?.copy_(k)?;
@@ -270,7 +270,7 @@ fn another_input_takes_a_value_in_between() -> Result<()> {
     Ok(())
 }
 
-/// Functions made of random reads and writes of two inputs and a value between.
+/// Functions of random reads and writes of two inputs and a computed value.
 #[test]
 fn random_writes_are_those_of_eager() -> Result<()> {
     let _no_grad = no_grad();
@@ -319,7 +319,7 @@ fn random_writes_are_those_of_eager() -> Result<()> {
     Ok(())
 }
 
-/// A tensor that is captured is written to like one that is given; handles and views of it see it.
+/// A captured tensor is written to like an input; handles and views of it see the write.
 #[test]
 fn a_captured_tensor_is_written_in_place() -> Result<()> {
     let _no_grad = no_grad();
@@ -342,9 +342,9 @@ fn a_captured_tensor_is_written_in_place() -> Result<()> {
     Ok(())
 }
 
-/// Inputs that share memory, and those that are no whole of it, are as in an eager call.
+/// Inputs that share memory, or are parts of a storage, are written as in an eager call.
 #[test]
-fn inputs_that_share_memory_are_as_they_are_eagerly() -> Result<()> {
+fn inputs_that_share_memory_are_written_as_eagerly() -> Result<()> {
     let _no_grad = no_grad();
     let function = |c: &Tensor, k: &Tensor| {
         c.i(1..2)?.add_(k)?;
@@ -370,8 +370,7 @@ fn inputs_that_share_memory_are_as_they_are_eagerly() -> Result<()> {
     Ok(())
 }
 
-/// An index that is outside its dimension is found before anything is written that the function writes after it, and a
-/// borrowed target is an error.
+/// An out-of-range index is found before any later write of the function. A write to a borrowed target is an error.
 #[test]
 fn errors_leave_what_eager_leaves() -> Result<()> {
     let _no_grad = no_grad();

@@ -1,7 +1,7 @@
-//! Capture: what a compiled function does is what the function does, whatever it does.
+//! Capture: a compiled function does what the function does.
 //!
-//! [`CASES`](cases::CASES) are functions that return, write, draw, capture, read, fail; [`check`](check::check) calls
-//! each one eagerly and compiled, side by side, and compares everything that can be seen.
+//! [`CASES`](cases::CASES) are functions that return, write, draw, capture, read and fail. [`check`](check::check)
+//! calls each one eagerly and compiled, side by side, and compares everything observable.
 
 mod cache;
 mod cases;

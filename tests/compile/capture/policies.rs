@@ -12,14 +12,14 @@ fn reads(x: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn a_break_may_be_an_error() -> Result<()> {
+fn a_graph_break_may_be_an_error() -> Result<()> {
     let options = CompileOptions { breaks: BreakPolicy::Error, ..CompileOptions::default() };
     let f = compile_with(reads, options.clone());
     for size in [3, 3, 4, 3] {
         let error = f.call(&ramp(&[size], 0)?).expect_err("it reads");
         assert!(matches!(&error, Error::Argument { op, what } if op == "item" && what.contains("reads")), "{error}");
     }
-    // What does not break is compiled; functions that swallow the error do not get away with it.
+    // A function without a break is compiled. One that swallows the error still fails.
     let g = compile_with(|x: &Tensor| x.exp()?.add(1.0), options.clone());
     let x = ramp(&[3], 0)?;
     assert_eq!(look(&g.call(&x)?), look(&x.exp()?.add(1.0)?));
@@ -33,7 +33,7 @@ fn a_break_may_be_an_error() -> Result<()> {
 }
 
 #[test]
-fn a_break_may_make_the_whole_function_eager() -> Result<()> {
+fn a_graph_break_may_make_the_whole_function_eager() -> Result<()> {
     let f = compile_with(reads, CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() });
     for size in [3, 3, 4] {
         let x = ramp(&[size], 0)?;
@@ -45,7 +45,7 @@ fn a_break_may_make_the_whole_function_eager() -> Result<()> {
 }
 
 #[test]
-fn stances_go_from_the_thread_before_those_of_the_function() -> Result<()> {
+fn stances_of_the_thread_override_those_of_the_function() -> Result<()> {
     let runs = AtomicUsize::new(0);
     let f = compile(|x: &Tensor| {
         runs.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ fn failing_on_recompile_says_what_differs() -> Result<()> {
 type Unsteady<'a> = dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync + 'a;
 
 #[test]
-fn what_a_function_does_is_checked_on_request() -> Result<()> {
+fn checked_determinism_finds_functions_that_differ() -> Result<()> {
     let options = CompileOptions { determinism: Determinism::Checked, ..CompileOptions::default() };
     let (calls, state) = (AtomicUsize::new(0), Mutex::new(ramp(&[3], 1)?));
     let count = || calls.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ fn what_a_function_does_is_checked_on_request() -> Result<()> {
         calls.store(0, Ordering::Relaxed);
         f.call(&x)?;
         for call in 0..4 {
-            // The check of the first of them is a call, too.
+            // The check of the first call calls the function, too.
             let at = call + 2;
             calls.store(at, Ordering::Relaxed);
             let expected: Vec<String> = function(&x)?.iter().map(look).collect();

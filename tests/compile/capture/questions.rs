@@ -1,4 +1,4 @@
-//! Functions that ask what no guard of types sees: where an input begins, whether tensors are one, what a leaf is.
+//! Functions that ask what types do not show: an input's offset, whether tensors are the same, whether one is a leaf.
 
 use super::check::{look, ramp};
 use opfuse::autograd::no_grad;
@@ -13,7 +13,7 @@ fn is_compiled<A, F: Function<A>>(f: &Compiled<F, A>, n_captures: u64) {
 }
 
 #[test]
-fn where_an_input_begins_is_that_of_the_call() -> Result<()> {
+fn an_inputs_offset_is_that_of_the_call() -> Result<()> {
     let at_input = |x: &Tensor| x.mul(x.storage_offset() as f64);
     let at_view = |x: &Tensor| x.slice(0, 1, None, 1)?.mul(x.slice(0, 1, None, 1)?.storage_offset() as f64);
     let nobody_asks = |x: &Tensor| x.slice(0, 1, None, 1)?.mul(3.0);
@@ -31,9 +31,9 @@ fn where_an_input_begins_is_that_of_the_call() -> Result<()> {
     Ok(())
 }
 
-/// Also while gradients are recorded, where handles have memory of their own.
+/// The same while gradients are recorded, where handles have memory of their own.
 #[test]
-fn where_a_leaf_begins_is_that_of_the_call() -> Result<()> {
+fn a_leafs_offset_is_that_of_the_call() -> Result<()> {
     let function = |x: &Tensor| (x.as_strided([2], [1], 1)? * (x.storage_offset() + 2) as f64)?.exp()?.sum_all();
     let f = compile(function);
     for start in [0, 1, 0, 1] {
@@ -52,7 +52,7 @@ fn where_a_leaf_begins_is_that_of_the_call() -> Result<()> {
 }
 
 #[test]
-fn whether_inputs_are_one_is_that_of_the_call() -> Result<()> {
+fn whether_inputs_are_the_same_is_that_of_the_call() -> Result<()> {
     let (x, y) = (ramp(&[3], 0)?, ramp(&[3], 1)?);
     let held = x.clone();
     let function = move |x: &Tensor, y: &Tensor| match () {
@@ -91,9 +91,9 @@ fn whether_an_input_is_a_leaf_or_a_view_is_that_of_the_call() -> Result<()> {
     Ok(())
 }
 
-/// Programs for the same types are few: what never comes twice is not worth one.
+/// There are at most eight programs for the same types, so conditions that differ in every call are given up.
 #[test]
-fn answers_that_are_new_in_every_call_are_given_up() -> Result<()> {
+fn conditions_that_differ_in_every_call_are_given_up() -> Result<()> {
     let function = |x: &Tensor| x.mul(x.storage_offset() as f64);
     let f = compile(function);
     let base = ramp(&[32, 4], 0)?;
@@ -115,7 +115,7 @@ fn answers_that_are_new_in_every_call_are_given_up() -> Result<()> {
 }
 
 #[test]
-fn failing_on_recompile_says_what_was_taken_for_granted() -> Result<()> {
+fn failing_on_recompile_names_the_failed_condition() -> Result<()> {
     let options = CompileOptions { stance: Stance::FailOnRecompile, ..CompileOptions::default() };
     let f = compile_with(|x: &Tensor| x.mul(x.storage_offset() as f64), options.clone());
     let base = ramp(&[2, 4], 0)?;

@@ -85,7 +85,7 @@ fn gate() -> Tensor {
 #[test]
 fn structs_go_in_and_come_out() -> Result<()> {
     let leaky = |slope| Activation::Leaky { slope };
-    // Each differs from the one before in one thing that is no tensor, and is captured anew.
+    // Each differs from the one before in one field that is no tensor, and is captured anew.
     let models = [
         model(vec![], 1, 1.0)?,
         model(vec![leaky(0.5)], 1, 1.0)?,
@@ -138,7 +138,7 @@ fn a_struct_is_differentiated_like_its_tensors() -> Result<()> {
 }
 
 #[test]
-fn structs_are_mapped() -> Result<()> {
+fn vmap_takes_structs() -> Result<()> {
     let layers = Linear { weight: ramp(&[5, 3, 3], 0)?, bias: Some(ramp(&[5, 3], 1)?) };
     let x = ramp(&[3], 2)?;
     let one = |layer: &Linear, x: &Tensor| {

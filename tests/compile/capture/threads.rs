@@ -32,7 +32,7 @@ fn concurrent_first_calls_compile_once() -> Result<()> {
                 });
             }
         });
-        // With gradients the first call may run the function before it is traced together with its way back.
+        // With gradients, the first call may run the function before it is traced together with its backward pass.
         assert!(runs.load(Ordering::Relaxed) <= if needs_gradients { 2 } else { 1 });
         let counts = f.counts();
         assert_eq!((counts.calls, counts.captures, counts.entries), (N_THREADS as u64, 1, 1), "{counts:?}");
@@ -42,7 +42,7 @@ fn concurrent_first_calls_compile_once() -> Result<()> {
 }
 
 #[test]
-fn threads_with_shapes_of_their_own_compile_each_once() -> Result<()> {
+fn threads_with_shapes_of_their_own_compile_each_shape_once() -> Result<()> {
     let f = compile(body);
     let barrier = Barrier::new(N_THREADS);
     std::thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn odd(x: &Tensor) -> Result<Tensor> {
 }
 
 fn doubled(x: &Tensor) -> Result<Tensor> {
-    // The same types again: the place that is being built is asked for while it is.
+    // The same types again: the entry is asked for while it is being built.
     static F: OnceLock<Unary> = OnceLock::new();
     static DEPTH: AtomicUsize = AtomicUsize::new(0);
     let f = F.get_or_init(|| compile(doubled as fn(&Tensor) -> Result<Tensor>));
@@ -113,7 +113,7 @@ fn doubled(x: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn functions_that_call_themselves_or_each_other_come_back() -> Result<()> {
+fn functions_that_call_themselves_or_each_other_return() -> Result<()> {
     for needs_gradients in [false, true] {
         let x = ramp(&[4], 0)?;
         x.set_requires_grad(needs_gradients)?;
@@ -151,7 +151,8 @@ fn nested_compiled_functions_are_part_of_the_outer_one() -> Result<()> {
         assert_eq!(look(&outer.call(&x)?), expected);
     }
     assert_eq!(outer.explain().kernels_after, 1, "{}", outer.explain());
-    // Inside, it ran as part of a trace, and says so; outside it is compiled by itself, also from an eager function.
+    // Inside, it ran as part of a trace, and its report says so. Outside it is compiled by itself, also from an eager
+    // function.
     assert_eq!((inner.counts().captures, inner.counts().eager), (0, 1));
     assert!(inner.explain().eager.is_some());
     let eager = |x: &Tensor| inner.call(&x.add(1.0)?)?.exp();

@@ -1,4 +1,4 @@
-//! Plans that are measured: what a measurement changes, and that it never changes bits.
+//! Measured plans: what a measurement changes, and that it never changes bits.
 
 use crate::values::{bits, ramp};
 use opfuse::Tensor;
@@ -45,7 +45,7 @@ fn a_group_that_is_slower_than_its_parts_is_split() -> Result<()> {
 }
 
 #[test]
-fn the_model_does_not_compute_a_dear_value_twice() -> Result<()> {
+fn the_model_does_not_compute_an_expensive_value_twice() -> Result<()> {
     let x = ramp(&[96, 96]);
     let modelled = compile_with(repeated, CompileOptions::default());
     assert!(bits(&modelled.call(&x)?) == bits(&repeated(&x)?));
@@ -65,7 +65,7 @@ fn the_model_does_not_compute_a_dear_value_twice() -> Result<()> {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "how long kernels take that are not optimized says nothing")]
 fn a_group_that_is_faster_stays_whole() -> Result<()> {
-    // Twelve passes over memory instead of one: no noise makes up for that.
+    // The parts pass over memory twelve times instead of once, which no noise can hide.
     let centred = |x: &Tensor| -> Result<Tensor> {
         let mut y = x.clone();
         for _ in 0..6 {
@@ -84,7 +84,7 @@ fn a_group_that_is_faster_stays_whole() -> Result<()> {
 }
 
 #[test]
-fn an_error_while_it_is_measured_is_that_of_the_call() -> Result<()> {
+fn an_error_while_measuring_is_the_error_of_the_call() -> Result<()> {
     let pick = |x: &Tensor, at: &Tensor| x.exp()?.index_select(0, at)?.relu();
     let measured = compile_with(pick, CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() });
     let x = ramp(&[8, 4]);

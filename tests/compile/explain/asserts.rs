@@ -11,7 +11,7 @@ fn message(work: impl FnOnce()) -> String {
 }
 
 #[test]
-fn it_holds() -> Result<()> {
+fn an_assertion_that_holds_passes() -> Result<()> {
     let f = compile(softmax);
     f.call(&ramp(&[8, 16]))?;
     assert_fused!(f, kernels = 1);
@@ -23,7 +23,7 @@ fn it_holds() -> Result<()> {
 }
 
 #[test]
-fn it_fails_with_the_plan_and_the_reasons() -> Result<()> {
+fn a_failed_assertion_shows_the_plan_and_the_reasons() -> Result<()> {
     let f = compile(block);
     f.call((&ramp(&[8, 16]), &ramp(&[16, 32]), &ramp(&[32, 16]), &ramp(&[16])))?;
     let n = f.explain().kernels_after;
@@ -41,7 +41,7 @@ fn it_fails_with_the_plan_and_the_reasons() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_compiled_is_not_fused() {
+fn a_function_that_was_not_compiled_fails_the_assertion() {
     let f = compile(|x: &Tensor| x.exp());
     let text = message(|| assert_fused!(f, kernels <= 5));
     assert!(text.contains("not been called") && text.contains("hint: call it once"), "{text}");

@@ -12,7 +12,7 @@ struct Case {
     function: fn(&[Tensor]) -> Result<Vec<Tensor>>,
     /// The two ops asked about.
     ends: (&'static str, &'static str),
-    /// What its kind is, and what its text says.
+    /// The kind of the reason, and a part of its text.
     kind: &'static str,
     text: &'static str,
     /// The most nodes of a group.
@@ -164,7 +164,7 @@ fn every_rule_has_its_reason() -> Result<()> {
     Ok(())
 }
 
-/// Products that can go in blocks do, so that the reasons above are not those of a fuser that never does it.
+/// Products that can be computed in blocks are, so the reasons above are not those of a fuser that never tries.
 #[test]
 fn without_a_broken_rule_they_are_fused() -> Result<()> {
     let Case { sizes, dtype, function, .. } = CASE;

@@ -7,14 +7,15 @@ pub(crate) fn softmax(x: &Tensor) -> Result<Tensor> {
     x.softmax(-1)
 }
 
-/// A residual block: two products, an activation, a norm. The first product waits for all of its weights.
+/// A residual block: two products, an activation, a norm. The right operand of the first product is
+/// computed.
 pub(crate) fn block(x: &Tensor, w: &Tensor, v: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let hidden = x.mm(&w.exp()?)?.gelu_tanh()?;
     let sum = hidden.mm(v)?.add(x)?;
     sum.layer_norm([16], Some(scale), Some(scale), 1e-5)
 }
 
-/// A reduction of what is written part by part, and a sort.
+/// A reduction of a value that is written part by part, and a scan.
 pub(crate) fn joined(x: &Tensor) -> Result<(Tensor, Tensor)> {
     let both = cat(&[&x.exp()?, x], 1)?;
     let sum = both.sum([0], false)?;

@@ -1,4 +1,4 @@
-//! The page is whole, says everything, and loads nothing.
+//! The HTML page is well-formed, complete, and loads nothing.
 
 use super::functions::reports;
 use crate::values::ramp;
@@ -103,9 +103,9 @@ fn a_large_graph_is_drawn_by_kernels() -> Result<()> {
     Ok(())
 }
 
-/// Boxes of a picture do not cover each other.
+/// Boxes of a drawing do not overlap.
 #[test]
-fn boxes_are_apart() -> Result<()> {
+fn boxes_do_not_overlap() -> Result<()> {
     for (name, explain) in reports()?.into_iter().filter(|(_, explain)| explain.backward.is_none()) {
         let page = explain.to_html();
         let number = |tag: &str, key: &str| -> f64 {

@@ -75,7 +75,7 @@ fn json_has_everything() -> Result<()> {
 }
 
 #[test]
-fn odd_texts_are_quoted() {
+fn odd_strings_are_quoted() {
     let odd = "a \"word\", a \\, a\nline, a\ttab, a \u{1}, ä and 🦀";
     let explain = Explain::eager(Reason::Panicked { message: odd.into() });
     let json = parsed(&explain);

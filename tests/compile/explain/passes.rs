@@ -1,4 +1,4 @@
-//! The table of passes is what is run, printed and documented.
+//! The table of passes decides what is run, printed and documented.
 
 use super::functions::softmax;
 use crate::values::ramp;

@@ -9,7 +9,7 @@ use opfuse::internals::ir::passes::{Target, passes_for};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
 
-/// What holds of every report.
+/// Checks what holds for every report.
 fn check(name: &str, explain: &Explain) {
     assert_eq!(explain.kernels_after, explain.groups.len(), "{name}");
     let moved: usize = explain.groups.iter().map(|group| group.bytes_read + group.bytes_written).sum();
@@ -72,28 +72,28 @@ fn nodes_remember_the_call_they_were_made_for() -> Result<()> {
 }
 
 #[test]
-fn bytes_of_an_edge_are_what_it_moves() -> Result<()> {
+fn bytes_of_an_edge_are_those_that_it_moves() -> Result<()> {
     let (x, w) = (ramp(&[10, 10]), ramp(&[10, 10]));
     let size = 400;
-    // One user: written for it, read by it.
+    // One user: the value is written and read for it.
     let one = compile(|x: &Tensor, w: &Tensor| w.mm(&x.exp()?));
     one.call((&x, &w))?;
     assert_eq!(one.explain().kept().map(|edge| edge.bytes()).collect::<Vec<_>>(), [2 * size]);
-    // Returned as well: written anyway.
+    // The value is returned as well, so it is written anyway.
     let returned = compile(|x: &Tensor, w: &Tensor| {
         let exp = x.exp()?;
         Ok((w.mm(&exp)?, exp))
     });
     returned.call((&x, &w))?;
     assert_eq!(returned.explain().kept().map(|edge| edge.bytes()).collect::<Vec<_>>(), [size]);
-    // A view of it is returned, which is the same memory.
+    // A view of the value is returned, which is the same memory.
     let viewed = compile(|x: &Tensor, w: &Tensor| {
         let exp = x.exp()?;
         Ok((w.mm(&exp)?, exp.transpose(0, 1)?))
     });
     viewed.call((&x, &w))?;
     assert_eq!(viewed.explain().kept().map(|edge| edge.bytes()).collect::<Vec<_>>(), [size]);
-    // Fused, and nobody else reads it.
+    // The edge is fused, and the value has no other reader.
     let fused = compile(|x: &Tensor, _: &Tensor| x.exp()?.relu());
     fused.call((&x, &w))?;
     assert_eq!(fused.explain().edges[0].decision, Decision::Fused { bytes: 2 * size });
@@ -131,9 +131,9 @@ fn a_failed_call_has_no_report() -> Result<()> {
     Ok(())
 }
 
-/// A counted call returns and does what a call does, and tells the bytes of each group.
+/// A counted call returns and does what a call does, and reports the bytes of each group.
 #[test]
-fn counted_calls_are_calls() -> Result<()> {
+fn counted_calls_do_what_calls_do() -> Result<()> {
     let f = compile(|x: &Tensor| {
         x.add_(1.0)?;
         Ok((x.exp()?, x.transpose(0, 1)?))
@@ -155,7 +155,7 @@ fn counted_calls_are_calls() -> Result<()> {
             (traffic.kernel, traffic.read, traffic.written)
         );
     }
-    // An index is data: what it picks twice is known only in the run.
+    // Only a run shows which elements an index picks twice.
     let pick = compile(|x: &Tensor, at: &Tensor| x.index_select(0, at)?.exp());
     let at = Tensor::from_slice(&[1i64, 1, 1], &[3])?;
     pick.call((&x, &at))?;

@@ -22,7 +22,7 @@ fn reasons(answer: &Answer) -> Vec<&Reason> {
 }
 
 #[test]
-fn neighbours_apart() -> Result<()> {
+fn why_explains_unfused_neighbours() -> Result<()> {
     let f = compile(|x: &Tensor, w: &Tensor| x.mm(w)?.cumsum(0));
     f.call((&ramp(&[8, 16]), &ramp(&[16, 32])))?;
     let why = f.explain().why("mm", "cumsum")?;
@@ -33,7 +33,7 @@ fn neighbours_apart() -> Result<()> {
 }
 
 #[test]
-fn a_call_is_all_of_its_ops() -> Result<()> {
+fn a_calls_name_stands_for_all_of_its_ops() -> Result<()> {
     let explain = report()?;
     for (a, b) in [("add", "layer_norm"), ("layer_norm", "add")] {
         let why = explain.why(a, b)?;
@@ -47,14 +47,14 @@ fn a_call_is_all_of_its_ops() -> Result<()> {
 }
 
 #[test]
-fn a_path_over_others() -> Result<()> {
+fn why_follows_a_path_over_other_ops() -> Result<()> {
     let explain = report()?;
     let (first, last) = (&explain.groups[0], explain.groups.last().expect("there are kernels"));
     let why = explain.why(&first.nodes[0].to_string(), &last.outputs[0].to_string())?;
     let Answer::Apart { path } = &why.answer else { panic!("{why}") };
     assert!(path.len() > 3 && path.windows(2).all(|two| two[0].consumer == two[1].producer), "{why}");
     assert_eq!((path[0].producer, path[path.len() - 1].consumer), (first.nodes[0], last.outputs[0]));
-    // The other way round it is the same path.
+    // The reverse order gives the same path.
     let turned = explain.why(&last.outputs[0].to_string(), &first.nodes[0].to_string())?;
     assert_eq!((turned.a, turned.answer), (why.b.clone(), why.answer.clone()));
     Ok(())
@@ -70,7 +70,7 @@ fn views_are_looked_through() -> Result<()> {
 }
 
 #[test]
-fn nothing_between() -> Result<()> {
+fn ops_without_a_path_are_said_to_have_none() -> Result<()> {
     let f = compile(|x: &Tensor, y: &Tensor| Ok((x.exp()?, y.sum([0], false)?)));
     f.call((&ramp(&[4]), &ramp(&[6, 7])))?;
     let why = f.explain().why("exp", "sum")?;
@@ -80,7 +80,7 @@ fn nothing_between() -> Result<()> {
 }
 
 #[test]
-fn the_same_op_twice() -> Result<()> {
+fn why_of_an_op_and_itself_is_answered() -> Result<()> {
     let why = report()?.why("layer_norm", "layer_norm")?;
     assert!(matches!(why.answer, Answer::Together { .. }), "{why}");
     Ok(())
@@ -106,7 +106,7 @@ fn unknown_names_are_refused() -> Result<()> {
 }
 
 #[test]
-fn nothing_compiled_is_the_answer() -> Result<()> {
+fn why_without_a_compiled_graph_is_answered() -> Result<()> {
     let f = compile(|x: &Tensor| x.exp());
     let why = f.explain().why("exp", "sum")?;
     assert_eq!(why.answer, Answer::Eager { reason: Reason::NotCalled }, "{why}");
