@@ -1,8 +1,8 @@
 //! Computed dispatch tables against `_dispatch_table.json`.
 //!
 //! Each row registers named kernels for one operator and gives the kernel expected in every column. Rows are run with
-//! the registrations in both orders, under one dispatcher that keeps its fallbacks, so that undoing a row is tested
-//! by the next one.
+//! the registrations in both orders. All rows share a dispatcher with its fallbacks, so each row tests that the one
+//! before was undone.
 
 use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, Library, Operator};
 use opfuse::internals::dispatch::table::Source;

@@ -1,8 +1,8 @@
-//! An element of a matrix product is one chain of fused multiply-adds over the inner dimension, from its beginning: its
-//! bits depend on its row and its column alone, not on how many others there are, on strides, batches or threads.
+//! Rows of matrix products have the same bits in every product.
 //!
-//! Kernels around a product are run block by block with it, which relies on this. All levels of instructions are
-//! compared with the chain in `src/runtime/product/tests.rs`.
+//! An element is one chain of fused multiply-adds over the inner dimension, from its start. Its bits depend on its row
+//! and column alone, and not on strides, batches, threads or other rows. Blocks of rows rely on that.
+//! `src/runtime/product/tests.rs` compares all instruction sets with the chain.
 
 use crate::values::{bits, uniform};
 use opfuse::device::pool;

@@ -1,4 +1,4 @@
-//! Scans, sorts and writes by index against slow twins, on every dtype and on odd layouts, and what they refuse.
+//! Scans, sorts and writes by index against slow twins, on every dtype and on odd layouts; bad arguments are refused.
 //!
 //! Elements are small whole numbers, which every dtype holds exactly, so that results are compared for equality.
 
@@ -237,7 +237,7 @@ fn long_sorts_are_those_of_the_standard_library() {
 }
 
 #[test]
-fn the_first_of_a_sort() {
+fn topk_is_the_first_of_a_sort() {
     let x = Tensor::try_from([[3.0f32, 1.0, 2.0, 5.0], [0.0, 9.0, 7.0, 8.0]]).expect("memory is there");
     let (values, indices) = x.topk(2, 1, true).expect("there are two");
     assert_eq!(values.to_vec(), Ok(vec![5.0f32, 3.0, 9.0, 8.0]));
@@ -249,7 +249,7 @@ fn the_first_of_a_sort() {
     assert!(error.to_string().contains("[2, 4]"), "{error}");
 }
 
-/// What a dtype keeps of a whole number.
+/// A whole number as an element of a dtype.
 fn kept(dtype: DType, number: f64) -> f64 {
     match dtype {
         DType::Bool => (number != 0.0) as u8 as f64,
@@ -393,7 +393,7 @@ fn indexed(x: &Plain, indices: &[Option<Plain>]) -> (Vec<usize>, Vec<usize>) {
 }
 
 #[test]
-fn index_tensors_name_elements_together() {
+fn index_tensors_are_broadcast_together() {
     let mut random = Random(11);
     let shapes: [&[usize]; 5] = [&[4], &[3, 4], &[2, 3, 4], &[3, 1, 2, 2], &[2, 0, 3]];
     for round in 0..300 {
@@ -423,7 +423,7 @@ fn index_tensors_name_elements_together() {
 }
 
 #[test]
-fn masks_name_the_places_where_they_hold() {
+fn masks_pick_the_elements_where_they_are_true() {
     everywhere(|random, dtype, sizes, _, way| {
         let x = elements(random, sizes, dtype);
         let mask = elements(random, sizes, DType::Bool);
@@ -456,7 +456,7 @@ fn check_values<T: opfuse::Element>(found: Result<Tensor>, sizes: &[usize], expe
 }
 
 #[test]
-fn slices_by_an_index_vector() {
+fn an_index_vector_picks_slices() {
     let x = Tensor::try_from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]).expect("memory is there");
     let source = Tensor::try_from([[10.0f32, 20.0, 30.0], [40.0, 50.0, 60.0]]).expect("memory is there");
     let index = whole(&[2, 0, 2]);
@@ -505,7 +505,7 @@ fn writes_by_index_happen_in_place() {
 }
 
 #[test]
-fn repeats_classes_and_counts() {
+fn elements_are_repeated_and_counted() {
     let x = Tensor::try_from([[1i64, 0], [2, 3]]).expect("memory is there");
     check_values(x.repeat_interleave(2, None), &[8], &[1i64, 1, 0, 0, 2, 2, 3, 3]);
     check_values(x.repeat_interleave(2, 0), &[4, 2], &[1i64, 0, 1, 0, 2, 3, 2, 3]);
@@ -517,7 +517,7 @@ fn repeats_classes_and_counts() {
 }
 
 #[test]
-fn indices_are_checked() {
+fn out_of_range_indices_are_refused() {
     let x = Tensor::zeros(&[3, 4], DType::F32).expect("memory is there");
     let one = |value: i64| whole(&[value]);
     let is_index = |error: Error| matches!(error, Error::OutOfRange { .. } | Error::Index { .. });
@@ -560,7 +560,7 @@ fn indices_are_checked() {
 }
 
 #[test]
-fn compiled_functions_index_and_break_where_data_decides() {
+fn compiled_functions_index_by_tensors_and_masks() {
     let x = Tensor::try_from([[3.0f32, 1.0, 2.0], [0.0, 9.0, 7.0]]).expect("memory is there");
     let by_index = compile(|x: &Tensor| {
         let (values, places) = x.mul(2.0)?.sort(1, true)?;

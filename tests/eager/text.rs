@@ -16,7 +16,7 @@ fn counting(sizes: &[usize]) -> Tensor {
 }
 
 #[test]
-fn text() {
+fn tensors_print_as_in_numpy() {
     let shows = |found: &Tensor, expected: &str| assert_eq!(found.to_string(), expected);
     shows(&tensor(&[1f32, 2.5, -3.], &[3]), "[ 1.   2.5 -3. ]");
     shows(&counting(&[2, 2]), "[[0. 1.]\n [2. 3.]]");
@@ -28,7 +28,7 @@ fn text() {
     shows(&tensor(&[0.1f32, 1. / 3.], &[2]), "[0.1        0.33333334]");
     shows(&tensor(&[f16::from_f32(0.1)], &[1]), "[0.1]");
     shows(&tensor(&[1e-5f32, 1.5], &[2]), "[1.0e-05 1.5e+00]");
-    // A number with fewer digits than its neighbour is continued by its own digits.
+    // A number with fewer digits than its neighbour is padded with its own further digits.
     let halves = tensor(&[f16::from_f32(0.0994), f16::from_f32(0.5664), f16::from_bits(3)], &[3]);
     shows(&halves, "[9.943e-02 5.664e-01 1.788e-07]");
     shows(&tensor(&[-0.083935715f32, 0.99779993], &[2]), "[-0.08393572  0.99779993]");

@@ -1,4 +1,4 @@
-//! Products and the kernels around them, some rows at a time: the same bits as eager, whatever the shapes.
+//! Blocks of rows: products and the kernels around them have eager's bits, whatever the shapes.
 
 use crate::on_threads;
 use crate::values::{Numbers, bits, softmax_by_parts};
@@ -8,7 +8,7 @@ use opfuse::{DType, Explain, Result, Tensor, compile};
 
 type Function = fn(&[Tensor]) -> Result<Vec<Tensor>>;
 
-/// What is done with `a` (m x k), `b` (k x n), a vector of n, a tensor like the product, and `c` (n x k).
+/// Functions of `a` (m x k), `b` (k x n), a vector of n, a tensor like the product, and `c` (n x k).
 const CHAINS: &[(&str, Function)] = &[
     ("bias", |x| Ok(vec![(x[0].matmul(&x[1])? + &x[2])?])),
     ("bias and relu", |x| Ok(vec![(x[0].matmul(&x[1])? + &x[2])?.relu()?])),
@@ -57,7 +57,7 @@ fn chains_keep_the_bits() -> Result<()> {
             numbers.tensor(&with(&[n, k]), dtype)?,
         ];
         if case % 3 == 0 {
-            // The same sizes, laid out the other way.
+            // The same sizes in a transposed layout.
             inputs[1] = inputs[1].transpose(-2, -1)?.contiguous()?.transpose(-2, -1)?;
             inputs[0] = inputs[0].transpose(-2, -1)?.contiguous()?.transpose(-2, -1)?;
         }
@@ -82,8 +82,8 @@ fn chains_keep_the_bits() -> Result<()> {
 /// Batches, rows of a batch, heads and their size.
 type Heads = [usize; 4];
 
-/// What moves elements behind products of `x` (batch x rows x width) and weights (width x width, width x 3 width), with
-/// a bias of the width, and of matrices per head (rows x size of a head, size of a head x rows).
+/// Functions that reorder the elements of products. The operands are `x` (batch x rows x width), weights (width x
+/// width, width x 3 width), a bias of the width, and matrices per head (rows x size of a head, size of a head x rows).
 type Moving = fn(&[Tensor], Heads) -> Result<Vec<Tensor>>;
 
 fn split(x: &Tensor, [batch, rows, heads, size]: Heads) -> Result<Tensor> {
@@ -94,7 +94,7 @@ fn merged(x: &Tensor, [batch, rows, heads, size]: Heads) -> Result<Tensor> {
     x.reshape(&[batch, heads, rows, size][..])?.transpose(1, 2)?.reshape(&[batch, rows, heads * size][..])
 }
 
-/// With the number of kernels for `WIDE`, and why each edge that is left was not fused.
+/// Each has the number of kernels for `WIDE`, and the reason of each edge that is not fused.
 const MOVES: &[(&str, Moving, usize, &[&str])] = &[
     ("heads split", |x, h| Ok(vec![split(&(x[0].matmul(&x[1])? + &x[3])?, h)?.contiguous()?]), 1, &[]),
     (
@@ -216,7 +216,7 @@ fn moved(numbers: &mut Numbers, [batch, rows, heads, size]: Heads, dtype: DType)
 }
 
 #[test]
-fn moved_elements_keep_the_bits() -> Result<()> {
+fn reordered_products_keep_the_bits() -> Result<()> {
     let mut numbers = Numbers::new(0xbeef);
     let (mut blocks, mut of_all) = (0, 0);
     for case in 0..40 * MOVES.len() {
@@ -229,7 +229,7 @@ fn moved_elements_keep_the_bits() -> Result<()> {
             numbers.pick(&[1, 2, 8, 16, 33]),
         ];
         let inputs = moved(&mut numbers, h, dtype)?;
-        // No second column, or no maximum of nothing.
+        // There is no second column, or there is no maximum of an empty row.
         let Ok(eager) = function(&inputs, h) else { continue };
         let compiled = compile(move |inputs: &[Tensor]| function(inputs, h));
         for threads in [1, 2] {
@@ -255,7 +255,7 @@ fn moved_elements_keep_the_bits() -> Result<()> {
     Ok(())
 }
 
-/// Some views, copies, folds and products behind a product of `x[0]` and `x[1]`; weights are cut from `x[2]`.
+/// Random views, copies, folds and products after a product of `x[0]` and `x[1]`; weights are cut from `x[2]`.
 fn random_chain(x: &[Tensor], seed: u64) -> Result<Vec<Tensor>> {
     let mut numbers = Numbers::new(seed);
     let mut below = |n: usize| (numbers.next() >> 20) as usize % n;
@@ -353,7 +353,7 @@ fn moved_by(explain: &Explain) -> Vec<Traffic> {
 }
 
 #[test]
-fn what_moves_elements_goes_with_its_product() -> Result<()> {
+fn kernels_that_reorder_a_product_join_its_blocks() -> Result<()> {
     let inputs = moved(&mut Numbers::new(3), WIDE, DType::F32)?;
     let mut wrong = String::new();
     for &(name, function, kernels, kept) in MOVES {
@@ -374,7 +374,7 @@ fn what_moves_elements_goes_with_its_product() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_multiplied_too() -> Result<()> {
+fn empty_products_keep_the_bits() -> Result<()> {
     let mut numbers = Numbers::new(11);
     for (m, k, n) in [(0, 3, 300), (300, 0, 8), (300, 3, 0), (0, 0, 0)] {
         let (a, b, c) = (
@@ -392,9 +392,9 @@ fn nothing_is_multiplied_too() -> Result<()> {
 }
 
 #[test]
-fn what_does_not_pay_stays_a_library_call() -> Result<()> {
+fn products_that_do_not_pay_stay_on_their_own() -> Result<()> {
     let mut numbers = Numbers::new(7);
-    // The right operand does not fit the cache, and would be read for every few rows.
+    // The right operand does not fit the cache, and would be read once per block.
     let (a, b, c) = (
         numbers.tensor(&[64, 64], DType::F32)?,
         numbers.tensor(&[64, 40000], DType::F32)?,

@@ -1,8 +1,8 @@
-//! How many kernels a graph becomes and how much memory they move, against the best of other fusers.
+//! Kernels and memory traffic of graphs, against the best result of other fusers.
 //!
-//! The graphs and the best known result for each are those of the comparison in ARCHITECTURE.md. Traffic is in units of
-//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier, and moves
-//! exactly the bytes that its report says: they are counted while it runs.
+//! Each row of the table has the best known result. Traffic is in units of one N x N tensor; vectors vanish in the
+//! rounding. Every graph also keeps eager's bits on every tier, and moves exactly the bytes of its report, which are
+//! counted while it runs.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
 
@@ -26,7 +26,7 @@ struct Row {
     function: fn(&[Tensor]) -> Result<Vec<Tensor>>,
     /// Elements of the unit of traffic.
     unit: usize,
-    /// The least kernels and traffic of any fuser.
+    /// The fewest kernels and the least traffic of any fuser.
     best: (usize, f64),
 }
 

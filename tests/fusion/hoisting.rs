@@ -1,4 +1,4 @@
-//! Values that depend on few loops of a kernel are computed once for these, and every bit stays.
+//! Hoisting: values that depend on few loops of a kernel are computed once for these loops, with the same bits.
 
 use crate::values::{bits, uniform};
 use opfuse::compile::{CompileOptions, compile_with};
@@ -10,7 +10,7 @@ struct Case {
     name: &'static str,
     inputs: fn() -> Result<Vec<Tensor>>,
     function: fn(&[Tensor]) -> Result<Tensor>,
-    /// Whether something is hoisted: the kernel's text has two loops then.
+    /// Whether a value is hoisted; the kernel's text then has two loops.
     hoisted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Small kernels with equal loops and nothing else in common share a launch; large ones gain nothing by that.
+//! Horizontal merging: small independent kernels over equal loops share a launch. Large ones would gain nothing.
 
 use crate::values::{bits, uniform};
 use opfuse::compile::{Compiled, compile};
@@ -33,20 +33,20 @@ fn small_kernels_over_equal_loops_are_one() -> Result<()> {
 }
 
 #[test]
-fn other_loops_stay_apart() -> Result<()> {
+fn kernels_over_other_loops_are_not_merged() -> Result<()> {
     assert_eq!(kernels(|index| vec![16 + index, 16])?, COUNT);
     Ok(())
 }
 
 #[test]
-fn large_kernels_stay_apart() -> Result<()> {
+fn large_kernels_are_not_merged() -> Result<()> {
     assert_eq!(kernels(|_| vec![512, 512])?, COUNT);
     Ok(())
 }
 
 #[test]
-fn what_waits_for_the_other_stays_apart() -> Result<()> {
-    // The second kernel reads what a product made of the first one's result.
+fn dependent_kernels_are_not_merged() -> Result<()> {
+    // The second kernel reads a product of the first one's result.
     let body = |x: &Tensor, w: &Tensor| x.exp()?.mm(w)?.to_dtype(DType::F64)?.mm(&w.to_dtype(DType::F64)?)?.relu();
     let (x, w) = (uniform(1, &[6, 6], DType::F32)?, uniform(2, &[6, 6], DType::F32)?);
     let compiled = compile(body);

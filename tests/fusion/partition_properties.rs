@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// How often each pattern is drawn, from elementwise to opaque; tuples are drawn where the mix has them.
+/// The weight of each pattern in random graphs, from elementwise to opaque; tuples occur where the mix has them.
 const MIXES: [[usize; 7]; 4] =
     [[10, 4, 2, 1, 1, 0, 0], [4, 4, 4, 2, 2, 1, 1], [6, 2, 6, 0, 0, 3, 0], [8, 4, 1, 1, 4, 0, 0]];
 
@@ -63,7 +63,7 @@ fn random_graph(seed: u64, max_len: usize) -> PatternGraph {
         let kind = if pattern == Pattern::Tuple { VertexKind::Tuple } else { VertexKind::Op };
         graph.add(VertexFacts { kind, ..VertexFacts::op(pattern) }, &inputs);
     }
-    // A few outputs; what they do not use is dead, which is a case of its own.
+    // A few outputs; nodes that they do not use are dead, which is tested, too.
     graph.mark_visible(Vertex::new(len - 1));
     for _ in 0..random.below(3) {
         graph.mark_visible(Vertex::new(random.below(len)));
@@ -122,10 +122,10 @@ fn every_grouping_is_legal_and_every_edge_has_a_decision() {
 
 /// Ops by pattern and inputs; the graph's parameter is 0.
 type Ops<'a> = &'a [(Pattern, &'a [usize])];
-/// What is done to a plan.
+/// A change of a plan.
 type Change<'a> = &'a dyn Fn(&mut Plan);
 
-/// The judge of the rules finds each of them broken.
+/// The checker of the rules finds each rule broken.
 #[test]
 fn broken_rules_are_found() {
     use Pattern::{Elemwise, Injective, Opaque, OutEwise, Reduce};
@@ -133,7 +133,7 @@ fn broken_rules_are_found() {
     let cases: [(Ops<'_>, &[&[usize]], &str); 11] = [
         (&[(Elemwise, &[0])], &[&x], "rule 1"),
         (&[(Elemwise, &[0])], &[&x, &[1], &[1]], "rule 1"),
-        // Each of two groups waits for the other, though no path leads back to where it began.
+        // Two groups wait for each other, though no path of nodes is a cycle.
         (&[(Elemwise, &[0]), (Elemwise, &[1]), (Elemwise, &[0]), (Elemwise, &[3])], &[&x, &[1, 4], &[2, 3]], "rule 2"),
         (&[(Elemwise, &[0]), (Opaque, &[1]), (Elemwise, &[1, 2])], &[&x, &[1, 3], &[2]], "rule 3"),
         (&[(Elemwise, &[0]), (Elemwise, &[1]), (Opaque, &[1])], &[&x, &[1, 2], &[3]], "rule 4"),
@@ -161,7 +161,7 @@ fn broken_rules_are_found() {
     }
 }
 
-/// The same of kernels of a plan: a legal one is changed until it is not.
+/// The same for kernels of a plan: a legal plan is changed so that it breaks a rule.
 #[test]
 fn broken_rules_of_plans_are_found() {
     let text = "n0 = input: f32[8,4]
@@ -226,8 +226,8 @@ fn post_dominators_are_what_all_paths_share() {
     }
 }
 
-/// The definition: lists every path from `vertex` to where its value is seen or nobody uses it, takes what they have
-/// in common, and looks at every path up to there.
+/// The definition: lists every path from `vertex` to an output or an unused value, intersects them, and examines every
+/// path up to the result.
 fn nearest_on_all_paths(graph: &PatternGraph, users: &Users, vertex: Vertex) -> Option<(Vertex, Paths)> {
     let mut paths = Vec::new();
     let mut open = vec![vec![(vertex, Pattern::Elemwise)]];
@@ -255,7 +255,7 @@ fn nearest_on_all_paths(graph: &PatternGraph, users: &Users, vertex: Vertex) -> 
 }
 
 #[test]
-fn long_climbs_forget_nothing() {
+fn long_walks_over_dominators_are_exact() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let mut graph = PatternGraph::default();
@@ -281,7 +281,7 @@ fn long_climbs_forget_nothing() {
     }
 }
 
-/// For each vertex all that lies on every path onwards, itself included: what the users have in common.
+/// For each vertex the vertices on every path from it, itself included: the intersection over its users.
 fn common_vertices(graph: &PatternGraph, users: &Users) -> Vec<BTreeSet<Vertex>> {
     let mut common = vec![BTreeSet::new(); graph.len()];
     for vertex in graph.vertices().rev() {
@@ -293,7 +293,7 @@ fn common_vertices(graph: &PatternGraph, users: &Users) -> Vec<BTreeSet<Vertex>>
     common
 }
 
-/// Goes back from `parent` and keeps the worst and the longest for every vertex in between.
+/// Walks back from `parent` and keeps the worst pattern and the longest path for every vertex in between.
 fn way_by_tables(graph: &PatternGraph, users: &Users, vertex: Vertex, parent: Vertex) -> Paths {
     let nothing = Paths { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
     let mut ways: BTreeMap<Vertex, Paths> = BTreeMap::from([(parent, nothing)]);
@@ -326,7 +326,7 @@ fn groups_are_those_of_the_plain_algorithm() {
 }
 
 #[test]
-fn a_limit_out_of_reach_is_no_limit() {
+fn a_limit_that_is_never_reached_changes_nothing() {
     // Without a limit the walk jumps from group to group; with one it counts vertex by vertex.
     for seed in 0..4000 {
         let graph = random_graph(seed, 60);

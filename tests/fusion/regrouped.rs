@@ -70,7 +70,7 @@ const CASES: &[(&str, usize, Function)] = &[
 ];
 
 #[test]
-fn views_that_keep_the_order_split_no_kernels() -> Result<()> {
+fn views_that_keep_the_order_do_not_split_kernels() -> Result<()> {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
         let inputs = [uniform(1, &SIZES, dtype)?, uniform(2, &SIZES[2..], dtype)?];
         for &(name, n_kernels, function) in CASES {

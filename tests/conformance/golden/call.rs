@@ -8,7 +8,7 @@ use opfuse::dispatch::{Dispatcher, Operator, Stack, Type, Value};
 use opfuse::{DType, Device, Error, Scalar, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What came of a call.
+/// The outcome of a call.
 pub(crate) enum Outcome {
     /// The results, lists of tensors flattened.
     Returned(Vec<Value>),
@@ -103,7 +103,7 @@ pub(crate) fn with_tensors(args: &[Arg], template: &Stack, inputs: &[Tensor]) ->
 }
 
 impl ArgKind {
-    /// Whether it is a tensor of the data, and no plain number.
+    /// Whether it is a tensor of the data, not a plain number.
     pub(crate) fn is_stored(&self) -> bool {
         matches!(self, ArgKind::Tensor(_))
     }
@@ -114,7 +114,7 @@ impl ArgKind {
     }
 }
 
-/// Results in order, lists of tensors taken apart.
+/// Results in order, with lists of tensors flattened.
 pub(crate) fn flattened(stack: Stack) -> Vec<Value> {
     let mut out = Vec::new();
     for value in stack {
@@ -161,7 +161,7 @@ fn value(kind: &ArgKind, ty: &Type, store: &Store<'_>) -> Result<Value, String> 
         return value(kind, inner, store);
     }
     Ok(match (kind, ty) {
-        // One of its own in place of the default generator, so that the same call gives the same numbers.
+        // A generator of its own instead of the default one, so that the same call gives the same numbers.
         (ArgKind::None, Type::Optional(inner)) if **inner == Type::Generator => {
             Value::from(&Generator::new(Device::CPU))
         }
@@ -182,7 +182,7 @@ fn value(kind: &ArgKind, ty: &Type, store: &Store<'_>) -> Result<Value, String> 
         (ArgKind::Int(number), Type::Scalar) => Value::Scalar(Scalar::Int(*number)),
         (ArgKind::Int(number), Type::Float) => Value::Float(*number as f64),
         (ArgKind::Int(number), Type::List(..)) => Value::IntList([*number].as_slice().into()),
-        // A default is given as the number that stands for it.
+        // A default dtype or layout is given by its number.
         (ArgKind::Int(number), Type::MemoryFormat) => Value::MemoryFormat(
             [
                 MemoryFormat::Contiguous,

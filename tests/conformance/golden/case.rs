@@ -8,7 +8,7 @@ use opfuse::dispatch::TensorLayout;
 use opfuse::{DType, Device, Scalar};
 use serde_json::Value as Json;
 
-/// One operator call and what comes of it.
+/// One operator call and its expected outcome.
 pub(crate) struct Case {
     pub(crate) id: String,
     /// The full name, such as `aten::add.Tensor`.
@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) no_gradient: bool,
 }
 
-/// What the call gives.
+/// The expected outcome of the call.
 pub(crate) enum Expected {
     /// An error of this class.
     Error(ErrorClass),
@@ -283,7 +283,7 @@ fn truth(json: &Json) -> Parsed<bool> {
     json.as_bool().ok_or_else(|| format!("{json} is no truth value"))
 }
 
-/// Numbers that JSON has no form for are words.
+/// Infinities and NaN, which JSON lacks, are strings.
 fn float(json: &Json) -> Parsed<f64> {
     match json.as_str() {
         Some("nan") => Ok(f64::NAN),

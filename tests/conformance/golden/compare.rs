@@ -1,4 +1,4 @@
-//! Results against what the reference gave.
+//! Results against those of the reference.
 //!
 //! Every comparison returns what differs as text, or nothing.
 
@@ -57,7 +57,7 @@ pub(crate) fn after(case: &Case, after: &[After], arguments: &Stack, store: &Sto
     let check = |after: &After| -> Result<(), String> {
         let (_, tensor) =
             arguments.iter().find(|(name, _)| *name == after.name).ok_or("there is no such tensor argument")?;
-        // Written values may differ by as much as results; what was not written is the same bits anyway.
+        // Written values have the tolerance of results. Elements that were not written have the same bits anyway.
         let tolerance = written_tolerance(case, tensor.dtype());
         values(&whole_storage(tensor)?, &store.get(&after.key)?, tolerance)
     };
@@ -84,7 +84,7 @@ fn described(found: &Tensor, expected: &TensorOutput) -> Vec<String> {
     differences
 }
 
-/// Whose storage a result shares.
+/// Checks which storage a result shares.
 fn alias(case: &Case, found: &Tensor, expected: &TensorOutput, arguments: &Stack) -> Option<String> {
     let arguments = tensors(&case.args, arguments);
     let Some((name, offset)) = &expected.alias else {

@@ -1,9 +1,8 @@
 //! The same call as a compiled function: the same bits as eagerly, on every tier.
 //!
-//! The tensor arguments are the function's inputs, everything else is part of it. A compiled function is called twice
-//! with fresh arguments, since its first call is the one that records; results and the storage of every argument are
-//! compared with those of the eager call. What runs eagerly is counted under the reason that the report of the
-//! function gives.
+//! The tensor arguments are the function's inputs, and everything else is part of it. A compiled function is called
+//! twice with fresh arguments, because its first call records. Results and the storage of every argument are compared
+//! with those of the eager call. A function that runs eagerly is counted under the reason of its report.
 
 use super::call::{Outcome, as_tensor, class, flattened, tensors, with_tensors};
 use super::case::{Case, Expected, Output};
@@ -16,8 +15,8 @@ use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::device::generator::DEFAULT_SEED;
 use opfuse::{DType, Tensor};
 
-/// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it
-/// left them.
+/// Runs the case compiled on a tier, in a stance. Returns the differences from the eager call, whose arguments are
+/// given as that call left them.
 pub(crate) fn check(
     case: &Case,
     operator: &Operator,
@@ -92,7 +91,7 @@ fn differences(
     Ok(lines)
 }
 
-/// Lets the generators among the arguments start over, as for every eager call.
+/// Resets the generators among the arguments, as before every eager call.
 fn rewind(template: &Stack) {
     let generators = template.iter().filter_map(|value| match value {
         Value::Object(object) => object.downcast_ref::<Generator>(),
@@ -101,7 +100,7 @@ fn rewind(template: &Stack) {
     generators.for_each(|generator| generator.manual_seed(DEFAULT_SEED));
 }
 
-/// Whether the contents of an output are what the arguments say; else they are random or left undefined.
+/// Whether the contents of an output follow from the arguments; otherwise they are random or undefined.
 fn is_defined(case: &Case, output: usize) -> bool {
     let Expected::Outputs(outputs, _) = &case.expected else { return true };
     !matches!(outputs.get(output), Some(Output::Tensor(output)) if output.values.is_none())

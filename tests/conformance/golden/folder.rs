@@ -1,4 +1,4 @@
-//! The folder of golden data, for tests that make its calls in ways of their own: what cannot be read there is a panic.
+//! The folder of golden data, for tests that run its calls in their own way. A file that cannot be read is a panic.
 //!
 //! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators.
 

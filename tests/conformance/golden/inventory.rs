@@ -1,14 +1,14 @@
 //! Whether a folder of golden data and a run of it are whole.
 //!
-//! The manifest says how many operators each tier has, and how many cases, gradients and errors each operator. All of
-//! it must be there and must have been run, so that an operator that gets lost, its file or its entry is seen.
+//! The manifest says how many operators each tier has, and how many cases, gradients and errors each operator has. All
+//! of them must be there and must have been run. So a missing operator, file or entry is detected.
 
 use super::report::{OpReport, Report};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What the manifest promises and the run did not have; `whole` says whether all operators were to run.
+/// What the manifest lists and the run did not have; `whole` says whether all operators were to run.
 pub(super) fn missing(folder: &Path, manifest: &Json, report: &Report, whole: bool) -> Vec<String> {
     let mut lines: Vec<String> = report.ops.iter().filter_map(|op| uncounted(manifest, op)).collect();
     if whole {

@@ -1,9 +1,9 @@
-//! Elements going in and coming out, and conversions.
+//! Elements from and to Rust values, and conversions.
 
 use super::*;
 
 #[test]
-fn elements_go_in_and_come_out() {
+fn elements_are_written_and_read() {
     fn round_trip<T: Element>(data: &[T]) {
         check(Tensor::from_slice(data, &[data.len()]), &[data.len()], data);
         check(Tensor::from_vec(data.to_vec(), &[1, data.len()]), &[1, data.len()], data);
@@ -40,7 +40,7 @@ fn reading_follows_strides() {
 }
 
 #[test]
-fn conversions_from_arrays() {
+fn arrays_and_vectors_become_tensors() {
     check(Tensor::try_from([1i32, 2]), &[2], &[1i32, 2]);
     check(Tensor::try_from([[1f64, 2.], [3., 4.], [5., 6.]]), &[3, 2], &[1f64, 2., 3., 4., 5., 6.]);
     check(Tensor::try_from([[[true], [false]]]), &[1, 2, 1], &[true, false]);
@@ -62,7 +62,7 @@ fn conversions_from_arrays() {
 }
 
 #[test]
-fn conversions_to_vectors_and_numbers() -> Result<()> {
+fn tensors_become_vectors_and_numbers() -> Result<()> {
     let x = counting(&[2, 1, 2]);
     assert_eq!(Vec::<f32>::try_from(&x)?, [0., 1., 2., 3.]);
     assert_eq!(x.to_vec3::<f32>()?, [[[0., 1.]], [[2., 3.]]]);
@@ -80,7 +80,7 @@ fn conversions_to_vectors_and_numbers() -> Result<()> {
 }
 
 #[test]
-fn reading_the_wrong_way() {
+fn reading_as_another_type_or_shape_is_refused() {
     let x = counting(&[2, 3]);
     check_error(x.to_vec::<f64>(), &["to_vec", "f32", "f64", "to_dtype(DType::F64)"]);
     check_error(x.item::<f32>(), &["item", "[2, 3]", "6 elements"]);
@@ -93,7 +93,7 @@ fn reading_the_wrong_way() {
 }
 
 #[test]
-fn conversions_and_copies() {
+fn conversions_and_copies_keep_values() {
     let x = tensor(&[-1.9f32, 2.9, 300., 0.], &[2, 2]);
     assert!(x.to_dtype(DType::F32).expect("legal").is_same(&x));
     check(x.to_dtype(DType::I64), &[2, 2], &[-1i64, 2, 300, 0]);

@@ -22,7 +22,7 @@ macro_rules! regular_rows {
 
 opfuse::for_each_op!(regular_rows);
 
-/// Methods that the table does not write, on a 3 by 4 tensor of numbers between 0 and 1.
+/// Methods that do not come from the op table, on a 3 by 4 tensor of numbers between 0 and 1.
 const OTHERS: &[Unary] = &[
     ("add", |x| x.add(other()), "add_", |x| x.add_(other())),
     ("add_scaled", |x| x.add_scaled(other(), 2), "add_scaled_", |x| x.add_scaled_(other(), 2)),
@@ -117,12 +117,12 @@ fn rows() -> Tensor {
     tensor(&[2i64, 0, 1], &[3])
 }
 
-/// The elements by their text, which tells NaNs from numbers and nothing else.
+/// Compares elements as text, in which all NaNs are equal.
 fn same(found: &Tensor, expected: &Tensor) -> bool {
     (found.dtype(), found.to_string()) == (expected.dtype(), expected.to_string())
 }
 
-/// Writes to copies of `x`, one of them seen through a view of a larger tensor.
+/// Writes to copies of `x`, one of them a view of a larger tensor.
 fn check_in_place(
     name: &str,
     x: &Tensor,
@@ -147,7 +147,7 @@ fn check_in_place(
     Ok(())
 }
 
-/// The gradient of a weighed sum of what `function` makes of an intermediate value, if there is one.
+/// The gradient of a weighted sum of `function`'s result on an intermediate value, if there is one.
 fn gradient(function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Option<Tensor>> {
     let leaf = numbers(DType::F32);
     leaf.set_requires_grad(true)?;

@@ -1,18 +1,18 @@
-//! In-place writes by index: the bits of the form that gives a copy, on every layout, and nothing else touched.
+//! In-place writes by index have the bits of the out-of-place form, on every layout, and touch nothing else.
 
 use super::{check_error, counting, tensor};
 use half::f16;
 use opfuse::autograd::no_grad;
 use opfuse::{DType, Result, Tensor};
 
-/// A write in place, and the same as a copy: a target of 6 × 5, two or three indices, a source of as many rows.
+/// A write in place and its out-of-place form: a target of 6 × 5, two or three indices, a source of as many rows.
 struct Write {
     name: &'static str,
     in_place: fn(&Tensor, &Tensor, &Tensor) -> Result<()>,
     copy: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
 }
 
-/// An index of rows as one of elements.
+/// Expands an index of rows to an index of elements.
 fn wide(index: &Tensor) -> Result<Tensor> {
     index.unsqueeze(1)?.expand([index.numel() as i64, 5])
 }
@@ -72,7 +72,7 @@ fn raw(x: &Tensor) -> Vec<u8> {
 }
 
 #[test]
-fn bits_are_those_of_the_copy() -> Result<()> {
+fn in_place_writes_have_the_bits_of_the_copy() -> Result<()> {
     for dtype in DTYPES {
         for index in [vec![2i64], vec![4, 1], vec![3, 0, 3]] {
             let n = index.len();
@@ -90,7 +90,7 @@ fn bits_are_those_of_the_copy() -> Result<()> {
                     let before = x.version();
                     y.copy_(&(write.copy)(&y, &index, &source)?)?;
                     (write.in_place)(&x, &index, &source)?;
-                    // All of the memory: what lies around the target is as it was.
+                    // The whole memory is compared, so elements around the target must be unchanged.
                     assert_eq!(raw(&root), raw(&copied), "{name}");
                     assert!(x.version() > before, "{name}");
                 }
@@ -100,9 +100,9 @@ fn bits_are_those_of_the_copy() -> Result<()> {
     Ok(())
 }
 
-/// A value of 16 bits that is not named keeps its bits, whatever they are, and so does one that is replaced.
+/// Elements of 16 bits keep their bits, whatever they are, if they are not written or are replaced.
 #[test]
-fn halves_that_are_not_named_keep_their_bits() -> Result<()> {
+fn halves_that_are_not_written_keep_their_bits() -> Result<()> {
     let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
     let x = tensor(&all, &[1 << 16]);
     x.index_add_(0, &tensor(&[0i64], &[1]), &tensor(&[f16::ONE], &[1]))?;
@@ -113,9 +113,9 @@ fn halves_that_are_not_named_keep_their_bits() -> Result<()> {
     Ok(())
 }
 
-/// One index outside its dimension, behind others that are right.
+/// One out-of-range index, after valid ones.
 #[test]
-fn an_index_outside_leaves_the_target() -> Result<()> {
+fn an_out_of_range_index_leaves_the_target() -> Result<()> {
     for write in WRITES {
         for index in [[1i64, 40], [2, -41]] {
             let (x, source) = (counting(&[6, 5]), counting(&[2, 5]));
@@ -131,9 +131,9 @@ fn an_index_outside_leaves_the_target() -> Result<()> {
     Ok(())
 }
 
-/// Sources and indices that lie in the target are read as they were.
+/// Sources and indices that share the target's memory are read before the write.
 #[test]
-fn a_source_in_the_target_is_read_before() -> Result<()> {
+fn a_source_in_the_target_is_read_first() -> Result<()> {
     let index = tensor(&[1i64, 2, 3], &[3]);
     for write in WRITES {
         let (x, y) = (counting(&[6, 5]), counting(&[6, 5]));
@@ -151,7 +151,7 @@ fn a_source_in_the_target_is_read_before() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_is() -> Result<()> {
+fn writes_without_elements_change_nothing() -> Result<()> {
     let none = Tensor::zeros(&[0], DType::I64)?;
     for write in WRITES {
         let x = counting(&[6, 5]);
@@ -168,9 +168,9 @@ fn nothing_is_written_where_nothing_is() -> Result<()> {
     Ok(())
 }
 
-/// What a way back has saved must not have changed; gradients flow to what was there and to what came.
+/// A write to a value that the backward pass saved is an error. Gradients flow to the old target and to the source.
 #[test]
-fn gradients_know_of_writes() -> Result<()> {
+fn gradients_follow_writes() -> Result<()> {
     let index = tensor(&[2i64], &[1]);
     let (weight, cache) = (counting(&[3]), counting(&[3]));
     weight.set_requires_grad(true)?;

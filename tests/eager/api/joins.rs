@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn elements_by_index() {
+fn elements_are_picked_by_index() {
     let x = counting(&[3, 2]);
     let index = tensor(&[2i64, 0, 2], &[3]);
     check(x.index_select(0, &index), &[3, 2], &[4f32, 5., 0., 1., 4., 5.]);
@@ -20,7 +20,7 @@ fn elements_by_index() {
 }
 
 #[test]
-fn joined_tensors() {
+fn tensors_are_joined() {
     let (a, b) = (counting(&[1, 2]), counting(&[2, 2]));
     check(cat(&[&a, &b], 0), &[3, 2], &[0f32, 1., 0., 1., 2., 3.]);
     check(cat(&[&b, &b], -1), &[2, 4], &[0f32, 1., 0., 1., 2., 3., 2., 3.]);
@@ -35,7 +35,7 @@ fn joined_tensors() {
 }
 
 #[test]
-fn factories() {
+fn factories_fill_tensors() {
     check(Tensor::zeros(&[2], DType::I32), &[2], &[0i32, 0]);
     check(Tensor::ones(&[1, 2], DType::Bool), &[1, 2], &[true, true]);
     check(Tensor::full(&[2], 2.5, DType::F64), &[2], &[2.5f64, 2.5]);
@@ -63,7 +63,7 @@ fn factories() {
 }
 
 #[test]
-fn padded_and_replaced() -> Result<()> {
+fn tensors_are_padded_and_parts_are_replaced() -> Result<()> {
     let x = counting(&[2, 3]);
     check(x.constant_pad_nd([1, 2], 4), &[2, 6], &[4f32, 0., 1., 2., 4., 4., 4., 3., 4., 5., 4., 4.]);
     check(x.constant_pad_nd([-1, 0, 0, 1], 0.5), &[3, 2], &[1f32, 2., 4., 5., 0.5, 0.5]);
@@ -82,7 +82,7 @@ fn padded_and_replaced() -> Result<()> {
 }
 
 #[test]
-fn reversed_and_repeated() -> Result<()> {
+fn tensors_are_reversed_and_repeated() -> Result<()> {
     let x = counting(&[2, 3]);
     check(x.flip([1]), &[2, 3], &[2f32, 1., 0., 5., 4., 3.]);
     check(x.flip([0, -1]), &[2, 3], &[5f32, 4., 3., 2., 1., 0.]);

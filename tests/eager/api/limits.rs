@@ -1,9 +1,9 @@
-//! Numbers beyond what there is: errors that say so, at once, and never an abort.
+//! Sizes and numbers beyond the limits: clear errors, at once, and never an abort.
 
 use super::*;
 
 #[test]
-fn more_pieces_than_can_be_held() -> Result<()> {
+fn too_many_pieces_are_refused() -> Result<()> {
     let x = counting(&[17]);
     let many = 1_000_000_000_000;
     let parts = ["1000000000000 pieces", "4194304 at most", "narrow"];
@@ -18,7 +18,7 @@ fn more_pieces_than_can_be_held() -> Result<()> {
 }
 
 #[test]
-fn more_elements_than_memory_holds() -> Result<()> {
+fn too_many_elements_are_refused() -> Result<()> {
     let out_of_memory = |found: Result<()>| assert!(matches!(found, Err(Error::OutOfMemory { .. })), "{found:?}");
     let wide = Tensor::scalar(1f32)?.expand([1 << 60])?;
     out_of_memory(wide.to_vec::<f32>().map(drop));
@@ -34,7 +34,7 @@ fn more_elements_than_memory_holds() -> Result<()> {
 }
 
 #[test]
-fn diagonals_far_away() -> Result<()> {
+fn triangles_of_distant_diagonals_are_all_or_nothing() -> Result<()> {
     let x = counting(&[2, 3]);
     for diagonal in [i64::MAX, 3, i64::MAX - 1] {
         check(x.triu(diagonal), &[2, 3], &[0f32; 6]);
@@ -47,9 +47,9 @@ fn diagonals_far_away() -> Result<()> {
     Ok(())
 }
 
-/// As in PyTorch: a number that is to be an element loses its fraction at most.
+/// As in PyTorch: a number that becomes an element may lose its fraction, and nothing else.
 #[test]
-fn numbers_that_do_not_fit() -> Result<()> {
+fn numbers_that_do_not_fit_are_refused() -> Result<()> {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8};
     let refused: &[(DType, &[f64])] = &[
         (U8, &[-1.5, -128.5, 256.0, 300.0, 1e10, f64::NAN, f64::INFINITY]),
@@ -97,7 +97,7 @@ fn numbers_that_do_not_fit() -> Result<()> {
     Ok(())
 }
 
-/// Errors name what was called, whatever that is made of.
+/// Errors name the operator that was called, not its parts.
 #[test]
 fn errors_name_the_call() {
     let x = counting(&[2, 3]);
@@ -119,7 +119,7 @@ fn errors_name_the_call() {
 }
 
 #[test]
-fn dims_of_a_lone_number() -> Result<()> {
+fn a_0_dim_tensor_is_indexed_like_one_dim() -> Result<()> {
     let one = Tensor::scalar(1f32)?;
     for [a, b] in [[0, -1], [-1, 0], [0, 0]] {
         check(one.transpose(a, b), &[], &[1f32]);
@@ -137,7 +137,7 @@ fn dims_of_a_lone_number() -> Result<()> {
     Ok(())
 }
 
-/// What an expanded tensor repeats is written once; where values differ it is not told which one stays.
+/// A repeated element of an expanded tensor is written once. Where values differ, any of them may stay.
 #[test]
 fn expanded_tensors_are_filled() -> Result<()> {
     let x = counting(&[2, 1, 3]);

@@ -6,7 +6,7 @@ use opfuse::Index;
 use opfuse::NdView;
 
 #[test]
-fn tensors_are_looked_at_in_place() -> Result<()> {
+fn tensors_are_viewed_as_arrays_in_place() -> Result<()> {
     let x = counting(&[3, 4]);
     for (part, expected) in [
         (x.clone(), vec![0f32, 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11.]),

@@ -35,7 +35,7 @@ fn composites_are_operators() -> Result<()> {
 }
 
 #[test]
-fn meta_tensors_have_shapes() {
+fn operators_on_meta_tensors_give_shapes() {
     let meta = |sizes: &[usize]| Tensor::meta(&TensorType::contiguous(DType::F32, sizes)).expect("no memory is needed");
     let product = meta(&[8, 2, 3]).matmul(&meta(&[3, 5])).and_then(|x| x.softmax(-1)).expect("legal");
     assert_eq!(product.sizes(), [8, 2, 5]);

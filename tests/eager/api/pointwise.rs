@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn regular_rows() {
+fn regular_pointwise_rows_compute_their_values() {
     let x = tensor(&[-2f32, -0.5, 0., 4.], &[4]);
     check(x.abs(), &[4], &[2f32, 0.5, 0., 4.]);
     check(x.neg(), &[4], &[2f32, 0.5, -0., -4.]);
@@ -25,7 +25,7 @@ fn regular_rows() {
 }
 
 #[test]
-fn operators() -> Result<()> {
+fn rust_operators_compute_their_values() -> Result<()> {
     let (a, b) = (tensor(&[1f32, 2., 3.], &[3]), tensor(&[4f32, 5., 6.], &[3]));
     check(&a + &b, &[3], &[5f32, 7., 9.]);
     check(a.clone() - b.clone(), &[3], &[-3f32; 3]);
@@ -48,7 +48,7 @@ fn operators() -> Result<()> {
 }
 
 #[test]
-fn promotion_of_operands() {
+fn operands_are_promoted() {
     let of = |dtype: DType, sizes: &[usize]| Tensor::ones(sizes, dtype).expect("memory is there");
     let dtype = |result: Result<Tensor>| result.expect("legal").dtype();
     let (i64s, f16s, bools) = (of(DType::I64, &[2]), of(DType::F16, &[2]), of(DType::Bool, &[2]));
@@ -66,7 +66,7 @@ fn promotion_of_operands() {
 }
 
 #[test]
-fn irregular_pointwise_rows() {
+fn irregular_pointwise_rows_compute_their_values() {
     let x = tensor(&[-1f32, 0., 2.], &[3]);
     check(x.add_scaled(&x, 2), &[3], &[-3f32, 0., 6.]);
     check(x.sub_scaled(1.0, 0.5), &[3], &[-1.5f32, -0.5, 1.5]);
@@ -85,7 +85,7 @@ fn irregular_pointwise_rows() {
 }
 
 #[test]
-fn operators_on_every_number() -> Result<()> {
+fn rust_operators_take_every_number_type() -> Result<()> {
     let whole = tensor(&[7i32, -7, 12], &[3]);
     check(&whole % 5, &[3], &[2i32, 3, 2]);
     check(&whole & 6u8, &[3], &[6i32, 0, 4]);
@@ -106,7 +106,7 @@ fn operators_on_every_number() -> Result<()> {
     check((&x * &x).and_then(|y| (y + 1.0)? * &x), &[2], &[2f32, -10.]);
     check(&x * &x + &x, &[2], &[2f32, 2.]);
     check(&x - &x * &x - x.clone(), &[2], &[-1f32, -4.]);
-    // What a literal on the left is, is known at once.
+    // The type of a literal on the left is inferred.
     let doubled = (2.0 * &x)?;
     check(doubled.abs(), &[2], &[2f32, 4.]);
     check((1 + &x)?.abs(), &[2], &[2f32, 1.]);
@@ -118,8 +118,7 @@ fn operators_on_every_number() -> Result<()> {
     Ok(())
 }
 
-/// Factors and divisors without dims are not rounded to 16 bits, as PyTorch 2.15 has them: in eager calls, in place,
-/// and compiled.
+/// As in PyTorch 2.15, 0-dim factors and divisors are not rounded to 16 bits: in eager calls, in place, and compiled.
 #[test]
 fn sixteen_bit_floats_are_scaled_by_whole_numbers_of_f32() -> Result<()> {
     const INF: f32 = f32::INFINITY;

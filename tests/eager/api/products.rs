@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn products_of_every_rank() {
+fn products_of_every_rank_are_right() {
     let (v2, v3) = (tensor(&[1f32, 2.], &[2]), tensor(&[1f32, 2., 3.], &[3]));
     let (m23, m32) = (counting(&[2, 3]), counting(&[3, 2]));
     check(v3.matmul(&v3), &[], &[14f32]);
@@ -38,7 +38,7 @@ fn sums_of_halves_may_stay_in_f32() {
         check(batch.bmm_dtype(&batch, DType::F32), &[1, 2, 2], &expected);
         check_error(x.mm_dtype(&x, DType::F64), &["mm.dtype", "f64", dtype.name()]);
     }
-    // Gradients are products as wide as the sums, rounded once.
+    // Gradients are products in f32 as well, rounded once.
     let [a, b] = [
         thirds.to_dtype(DType::BF16).expect("numbers"),
         thirds.t().and_then(|x| x.to_dtype(DType::BF16)).expect("numbers"),
@@ -68,7 +68,7 @@ fn matmul_by_definition(a: &Tensor, b: &Tensor, out: &[usize]) -> Vec<f32> {
     let (rank, k) = (out.len() + 2, *a.sizes().last().expect("a dim"));
     let column = b.dim() == 1;
     let at = |x: &Tensor, lead: &[usize], last: &[usize]| -> f32 {
-        // Aligned at the last dims; a batch of 1 stands for every index.
+        // Batches are aligned at the last dims; a batch of size 1 is broadcast.
         let batch = x.dim() - last.len();
         let lead = &lead[lead.len() - batch..];
         let index =
@@ -114,7 +114,7 @@ fn matmul_broadcasts_batches() {
         let (left, right) = (counting(a), counting(b));
         let expected = matmul_by_definition(&left, &right, out);
         check(left.matmul(&right), out, &expected);
-        // The same numbers from memory in another order.
+        // The same numbers in another layout.
         let backwards = |x: &Tensor| {
             let dims: Vec<i64> = (0..x.dim() as i64).rev().collect();
             x.permute(&dims).and_then(|x| x.contiguous()).and_then(|x| x.permute(&dims)).expect("legal")
@@ -129,7 +129,7 @@ fn matmul_broadcasts_batches() {
 }
 
 #[test]
-fn linear_layers() {
+fn linear_layers_are_products_with_a_bias() {
     let weight = tensor(&[1f32, 0., 1., 0., 1., 0.], &[2, 3]);
     let bias = tensor(&[100f32, 200.], &[2]);
     check(counting(&[3]).linear(&weight, None), &[2], &[2f32, 1.]);
@@ -141,7 +141,7 @@ fn linear_layers() {
 }
 
 #[test]
-fn illegal_products() {
+fn illegal_products_are_refused() {
     let f64s = Tensor::ones(&[3, 2], DType::F64).expect("memory is there");
     check_error(counting(&[2, 3]).matmul(&counting(&[2, 3])), &["matmul", "[2, 3]", "inner sizes 3 and 2"]);
     check_error(counting(&[]).matmul(&counting(&[2])), &["matmul", "at least one dim"]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn reductions() {
+fn reductions_compute_their_values() {
     let x = counting(&[2, 3]);
     check(x.sum(0, false), &[3], &[3f32, 5., 7.]);
     check(x.sum(-1, true), &[2, 1], &[3f32, 12.]);
@@ -42,7 +42,7 @@ fn reductions() {
 }
 
 #[test]
-fn normalizations() {
+fn normalizations_compute_their_values() {
     let x = tensor(&[0f32, 0., 1000., 1000.], &[2, 2]);
     check(x.softmax(-1), &[2, 2], &[0.5f32; 4]);
     check_close(x.softmax(0), &[2, 2], &[0., 0., 1., 1.]);
@@ -57,10 +57,10 @@ fn normalizations() {
     check_error(y.layer_norm([3], None, None, 0.0), &["layer_norm", "[3]"]);
 }
 
-/// A few columns side by side are folded as each would be alone: in eager calls and compiled, over one dim and between
-/// others.
+/// Folding a few columns at once has the bits of folding each alone: eagerly and compiled, over an outer dim and a
+/// middle one.
 #[test]
-fn few_columns_are_folded_like_each_alone() -> Result<()> {
+fn few_columns_have_the_bits_of_each_alone() -> Result<()> {
     let folds: [fn(&Tensor, i64) -> Result<Tensor>; 4] = [
         |x, dim| x.sum([dim], false),
         |x, dim| x.amax([dim], false),
@@ -87,9 +87,9 @@ fn few_columns_are_folded_like_each_alone() -> Result<()> {
     Ok(())
 }
 
-/// What is asked for is added up in, wrapping where it is narrow; what is not whole is cut off before.
+/// A sum with a `dtype` is computed in it: a narrow one wraps, and fractions are cut off first.
 #[test]
-fn a_narrow_dtype_is_added_up_in() -> Result<()> {
+fn sums_are_computed_in_the_given_dtype() -> Result<()> {
     let invoke = |name: &str, arguments: Vec<Value>, dtype: DType| -> Result<Tensor> {
         let named = vec![("dtype", Value::DType(dtype))];
         let results = Dispatcher::global().lookup(name)?.invoke(arguments, named)?;
@@ -98,7 +98,7 @@ fn a_narrow_dtype_is_added_up_in() -> Result<()> {
     let whole = tensor(&[100i64, 100, 100, 7], &[4]);
     let parts = tensor(&[100.7f32, 100.6, 100.9, 7.5], &[4]);
     let signs = tensor(&[300i32, -5, 2, 3], &[4]);
-    // The operator; the dtype; what it gives for each.
+    // The operator, the dtype, and the expected results.
     let cases = [
         ("aten::sum", DType::U8, [51, 51, 44]),
         ("aten::sum", DType::I8, [51, 51, 44]),

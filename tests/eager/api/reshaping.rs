@@ -8,7 +8,7 @@ fn sizes(tensors: &[Tensor]) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn dims_in_another_order() -> Result<()> {
+fn dims_are_reordered() -> Result<()> {
     let x = counting(&[2, 3, 4, 5]);
     let cases: &[(&[i64], &[i64], &[usize])] = &[
         (&[0], &[-1], &[3, 4, 5, 2]),
@@ -32,7 +32,7 @@ fn dims_in_another_order() -> Result<()> {
 }
 
 #[test]
-fn common_shapes() -> Result<()> {
+fn tensors_are_broadcast_to_a_common_shape() -> Result<()> {
     let (row, column) = (counting(&[3]), counting(&[2, 1]));
     let all = broadcast_tensors(&[&row, &column])?;
     assert_eq!(sizes(&all), [[2, 3], [2, 3]]);
@@ -46,7 +46,7 @@ fn common_shapes() -> Result<()> {
 }
 
 #[test]
-fn grids() -> Result<()> {
+fn grids_are_made_of_vectors() -> Result<()> {
     let (x, y) = (tensor(&[1i64, 2, 3], &[3]), tensor(&[7i64, 8], &[2]));
     let grid = meshgrid(&[&x, &y], Indexing::Ij)?;
     check(Ok(grid[0].clone()), &[3, 2], &[1i64, 1, 2, 2, 3, 3]);
@@ -62,7 +62,7 @@ fn grids() -> Result<()> {
 }
 
 #[test]
-fn pieces_of_every_kind() -> Result<()> {
+fn tensors_are_cut_into_pieces() -> Result<()> {
     let x = counting(&[7, 2]);
     assert_eq!(sizes(&x.split_with_sizes([0, 3, 4], 0)?), [[0, 2], [3, 2], [4, 2]]);
     assert_eq!(sizes(&x.tensor_split(3, 0)?), [[3, 2], [2, 2], [2, 2]]);
@@ -81,7 +81,7 @@ fn pieces_of_every_kind() -> Result<()> {
 }
 
 #[test]
-fn rearranged_elements() -> Result<()> {
+fn elements_are_rearranged() -> Result<()> {
     let x = counting(&[2, 3]);
     check(x.roll(1, 1), &[2, 3], &[2f32, 0., 1., 5., 3., 4.]);
     check(x.roll(-1, ()), &[2, 3], &[1f32, 2., 3., 4., 5., 0.]);
@@ -101,7 +101,7 @@ fn rearranged_elements() -> Result<()> {
 }
 
 #[test]
-fn copies_of_views() -> Result<()> {
+fn copies_of_views_are_dense() -> Result<()> {
     let x = counting(&[2, 3]);
     let copied = |name: &str, arguments: Vec<Value>| invoke(name, [vec![Value::Tensor(x.clone())], arguments].concat());
     let int = Value::Int;

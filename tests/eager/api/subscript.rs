@@ -19,7 +19,7 @@ fn gives(indices: impl Indices, sizes: &[usize], first_and_last: (i64, i64)) {
 }
 
 #[test]
-fn items_of_every_kind() {
+fn every_kind_of_index_gives_its_part() {
     gives(0, &[3, 4], (0, 11));
     gives(-1i64, &[3, 4], (12, 23));
     gives(1usize, &[3, 4], (12, 23));
@@ -48,7 +48,7 @@ fn items_of_every_kind() {
 }
 
 #[test]
-fn tensors_among_the_items() -> Result<()> {
+fn index_tensors_pick_elements() -> Result<()> {
     let x = cube();
     let picks = tensor(&[2i64, 0], &[2]);
     check(x.i((0, &picks, 1)), &[2], &[9i64, 1]);
@@ -76,7 +76,7 @@ fn parts_are_written() -> Result<()> {
 }
 
 #[test]
-fn illegal_items() {
+fn illegal_indices_are_refused() {
     let x = cube();
     check_error(x.i((0, 0, 0, 0)), &["too many indices for tensor of dimension 3: 4"]);
     check_error(x.i((.., 3)), &["out of range", "[-3, 2]", "got 3"]);

@@ -38,7 +38,7 @@ fn views_share_their_storage() {
 }
 
 #[test]
-fn pieces() {
+fn pieces_are_views() {
     let x = counting(&[5, 2]);
     let sizes = |pieces: Result<Vec<Tensor>>, dim: usize| -> Vec<usize> {
         pieces.expect("legal").iter().map(|piece| piece.sizes()[dim]).collect()
@@ -60,7 +60,7 @@ fn pieces() {
 }
 
 #[test]
-fn illegal_views() {
+fn illegal_views_are_refused() {
     let x = counting(&[2, 3]);
     check_error(x.view([4, -1]), &["view", "[4, -1]", "6"]);
     check_error(x.t().and_then(|x| x.view(6)), &["view", "use reshape"]);
@@ -88,7 +88,7 @@ fn illegal_views() {
 }
 
 #[test]
-fn windows_of_memory() -> Result<()> {
+fn as_strided_gives_windows_of_memory() -> Result<()> {
     let x = counting(&[3, 4]);
     check(x.as_strided([2, 3], [1, 4], None), &[2, 3], &[0f32, 4., 8., 1., 5., 9.]);
     check(x.slice(0, 1, None, 1)?.as_strided([2], [5], 1), &[2], &[1f32, 6.]);
@@ -113,7 +113,7 @@ fn windows_of_memory() -> Result<()> {
 }
 
 #[test]
-fn illegal_windows_of_memory() -> Result<()> {
+fn as_strided_outside_memory_is_refused() -> Result<()> {
     let x = counting(&[3, 4]);
     check_error(x.as_strided([3, 4], [4, 1], 5), &["as_strided", "out of bounds", "48"]);
     check_error(x.as_strided([3, 4], [4], None), &["as_strided", "mismatch in length of strides and shape"]);
@@ -130,7 +130,7 @@ fn illegal_windows_of_memory() -> Result<()> {
     Ok(())
 }
 
-/// The gradient of `counting([2, 3])` when the windows of views of it are weighed by 1, 2, 3, … and summed up.
+/// Checks the gradient of `counting([2, 3])` for the sum of a window of a view of it, weighted by 1, 2, 3, …
 #[track_caller]
 fn check_window_gradient(window: impl Fn(&Tensor) -> Result<Tensor>, expected: &[f32]) {
     let run = || -> Result<Option<Tensor>> {
@@ -146,13 +146,13 @@ fn check_window_gradient(window: impl Fn(&Tensor) -> Result<Tensor>, expected: &
 }
 
 #[test]
-fn gradients_of_windows_of_memory() {
+fn gradients_flow_through_as_strided() {
     // Windows that overlap, of a transposed view.
     check_window_gradient(|x| x.t()?.as_strided([3, 2], [1, 1], 1), &[0., 1., 5., 9., 6., 0.]);
     // Offsets count from the storage, not from the view.
     check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([2], [3], 2), &[0., 0., 1., 0., 0., 2.]);
     check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([2], [3], None), &[0., 1., 0., 0., 2., 0.]);
-    // What lies outside the view gets nothing.
+    // Elements outside the view get no gradient.
     check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([3], [1], 0), &[0., 2., 3., 0., 0., 0.]);
     check_window_gradient(|x| x.select(0, 0)?.expand([2, 3])?.as_strided([3], [1], 0), &[1., 2., 3., 0., 0., 0.]);
     check_window_gradient(|x| x.as_strided([2, 0], [1, 1], None), &[0.; 6]);

@@ -1,4 +1,4 @@
-//! The tape without writes.
+//! The tape, for functions without writes.
 
 use super::{gradient, leaf, refused, values};
 use opfuse::autograd::{self, GradOptions, backward, enable_grad, grad, gradcheck, inference_mode, no_grad};
@@ -45,7 +45,7 @@ fn grad_mode_nests() -> opfuse::Result<()> {
 
 // line 124
 #[test]
-fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
+fn an_impossible_backward_pass_is_refused_with_a_reason() -> opfuse::Result<()> {
     let x = leaf(&[1.0, 2.0], &[2]);
     let y = (&x * &x)?;
     refused(y.backward(), "grad can be implicitly created only for scalar outputs");
@@ -60,7 +60,7 @@ fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Only what was freed is missed: calls that saved no tensor are asked again, as those before a loop are.
+/// `backward` frees saved tensors only, so nodes that saved nothing can run again, as those before a loop do.
 #[test]
 fn calls_that_saved_nothing_run_again() -> opfuse::Result<()> {
     type Call = fn(&Tensor) -> opfuse::Result<Tensor>;
@@ -104,7 +104,7 @@ fn calls_that_saved_nothing_run_again() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Of a compiled function, too, whose way back is recorded the second time.
+/// The same for a compiled function, whose second backward pass is recorded.
 #[test]
 fn a_compiled_function_that_saved_nothing_runs_again() -> opfuse::Result<()> {
     let f = compile(|x: &Tensor| x * 3.0);
@@ -133,7 +133,7 @@ fn only_floats_require_gradients() -> opfuse::Result<()> {
 }
 
 #[test]
-fn grad_leaves_leaves_alone() -> opfuse::Result<()> {
+fn grad_does_not_touch_leaves() -> opfuse::Result<()> {
     let (x, w, unused) = (leaf(&[3.0], &[1]), leaf(&[5.0], &[1]), leaf(&[1.0], &[1]));
     let y = (&x * &w)?;
     let options = GradOptions { retain_graph: true, ..GradOptions::default() };
@@ -143,7 +143,7 @@ fn grad_leaves_leaves_alone() -> opfuse::Result<()> {
     refused(grad(&[&y], &[&unused], &[], options), "appears to not have been used in the graph");
     let allowed = GradOptions { allow_unused: true, ..options };
     assert!(grad(&[&y], &[&unused, &x], &[], allowed)?[0].is_none());
-    // An inner value may be asked for too.
+    // The gradient of an intermediate value may be requested, too.
     let (inner, x) = ((&x * 2.0)?, x);
     let z = (&inner * &inner)?;
     assert_eq!(
@@ -154,7 +154,7 @@ fn grad_leaves_leaves_alone() -> opfuse::Result<()> {
 }
 
 #[test]
-fn higher_derivatives() -> opfuse::Result<()> {
+fn higher_derivatives_are_computed() -> opfuse::Result<()> {
     let x = leaf(&[2.0], &[1]);
     let options = GradOptions { create_graph: true, ..GradOptions::default() };
     let mut value = ((&x * &x)? * &x)?;
@@ -178,7 +178,7 @@ fn composites_differentiate_through_their_parts() -> opfuse::Result<()> {
 }
 
 #[test]
-fn detach_cuts_and_views_carry() -> opfuse::Result<()> {
+fn detach_cuts_the_history_and_views_carry_it() -> opfuse::Result<()> {
     let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
     assert!(!x.detach()?.requires_grad());
     let picked = x.transpose(0, 1)?.select(0, 1)?;
@@ -188,7 +188,7 @@ fn detach_cuts_and_views_carry() -> opfuse::Result<()> {
 }
 
 #[test]
-fn a_long_tape_is_let_go_without_deep_recursion() -> opfuse::Result<()> {
+fn a_long_tape_is_dropped_without_deep_recursion() -> opfuse::Result<()> {
     let x = leaf(&[1.0], &[1]);
     let mut y = x.clone();
     for _ in 0..50_000 {
@@ -200,7 +200,7 @@ fn a_long_tape_is_let_go_without_deep_recursion() -> opfuse::Result<()> {
 }
 
 #[test]
-fn a_window_of_memory_counts_from_where_the_memory_begins() -> opfuse::Result<()> {
+fn as_strided_counts_offsets_from_the_storage() -> opfuse::Result<()> {
     let window = |x: &Tensor| x.as_strided([2, 2], [1, 1], 3);
     let compiled = compile(window);
     // From element 2 on, the window reads the elements 1, 2, 2 and 3; from element 4 on, the first twice is before it.
@@ -233,7 +233,7 @@ fn a_count_of_elements_is_recorded_but_gives_no_gradient() -> opfuse::Result<()>
 }
 
 #[test]
-fn nothing_flows_through_what_does_not_vary() -> opfuse::Result<()> {
+fn a_std_of_equal_elements_has_zero_derivatives() -> opfuse::Result<()> {
     let x = leaf(&[2.0; 3], &[3]);
     let options = GradOptions { create_graph: true, ..GradOptions::default() };
     let slope = grad(&[&x.std([0], 1, false)?], &[&x], &[], options)?.remove(0).expect("x was used");
@@ -244,7 +244,7 @@ fn nothing_flows_through_what_does_not_vary() -> opfuse::Result<()> {
 }
 
 #[test]
-fn a_norm_of_negative_order_is_0_beside_a_0() -> opfuse::Result<()> {
+fn a_norm_of_negative_order_of_a_zero_is_0() -> opfuse::Result<()> {
     for (elements, norm, slopes) in [([4.0, 4.0], 2.0, [0.25, 0.25]), ([4.0, 0.0], 0.0, [0.0, 0.0])] {
         let x = leaf(&elements, &[2]);
         let found = x.norm(-1.0, (), false)?;
@@ -256,7 +256,7 @@ fn a_norm_of_negative_order_is_0_beside_a_0() -> opfuse::Result<()> {
 }
 
 #[test]
-fn zeros_among_the_factors_of_a_scattered_product() -> opfuse::Result<()> {
+fn scattered_products_with_zeros_have_gradients() -> opfuse::Result<()> {
     let places = Tensor::from_slice(&[0i64; 3], &[3])?;
     for (factors, slopes) in
         [([2.0, 1.0, 3.0], [15.0, 30.0, 10.0]), ([0.0, 2.0, 3.0], [30.0, 0.0, 0.0]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0])]
@@ -281,7 +281,7 @@ fn leaves_own_their_gradients() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Whoever holds a gradient, or the memory that it lies in, sees what is added to it.
+/// Every holder of a gradient, or of its memory, sees what is added to it.
 #[test]
 fn gradients_are_added_in_place() -> opfuse::Result<()> {
     let w = leaf(&[1.0, 2.0], &[2]);
@@ -293,7 +293,7 @@ fn gradients_are_added_in_place() -> opfuse::Result<()> {
     }
     assert_eq!((values(&buffer), values(&held)), (vec![2.0, 2.0, 0.0, 0.0], vec![2.0, 2.0]));
     assert!(w.grad().is_some_and(|gradient| gradient.is_same(&held)));
-    // A recorded way back leaves what was there before as it was.
+    // A recorded backward pass does not change the old gradient.
     let options = GradOptions { create_graph: true, ..GradOptions::default() };
     backward(&[&(&w * &w)?.sum((), false)?], &[], options)?;
     let sum = w.grad().expect("it arrived");
@@ -302,9 +302,9 @@ fn gradients_are_added_in_place() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// What is added to later has elements of its own, each once.
+/// A gradient that may be added to later is dense and shares its memory with no other tensor.
 #[test]
-fn a_first_gradient_is_kept_alone() -> opfuse::Result<()> {
+fn a_first_gradient_has_memory_of_its_own() -> opfuse::Result<()> {
     let (x, y) = (leaf(&[1.0, 2.0], &[2]), leaf(&[3.0, 4.0], &[2]));
     let step = |x: &Tensor, y: &Tensor| -> opfuse::Result<()> {
         (x + y)?.sum((), false)?.backward()?;

@@ -54,7 +54,7 @@ fn second_derivatives_go_through_a_compiled_function() -> Result<()> {
     Ok(())
 }
 
-/// Also by way of the gradient that comes in: the slope of `exp(x * x)` is `2 x exp(x * x)`.
+/// Second derivatives also flow through the upstream gradient: the slope of `exp(x * x)` is `2 x exp(x * x)`.
 #[test]
 fn second_derivatives_go_through_what_follows_a_compiled_function() -> Result<()> {
     let f = compile(|x: &Tensor| x * x);
@@ -74,7 +74,7 @@ fn second_derivatives_go_through_what_follows_a_compiled_function() -> Result<()
 }
 
 #[test]
-fn gradients_reach_what_the_function_captured() -> Result<()> {
+fn gradients_reach_captured_tensors() -> Result<()> {
     let w = leaf(&[2.0, -1.0], &[2]);
     let own = w.clone();
     let f = compile(move |x: &Tensor| (x * &own)?.exp());
@@ -92,7 +92,7 @@ fn gradients_reach_what_the_function_captured() -> Result<()> {
 }
 
 #[test]
-fn a_function_that_asks_for_gradients_is_compiled() -> Result<()> {
+fn a_function_that_computes_gradients_is_compiled() -> Result<()> {
     let slope = |x: &Tensor, w: &Tensor| {
         let (x, w) = (x.detach()?, w.detach()?);
         w.set_requires_grad(true)?;
@@ -168,7 +168,7 @@ fn a_write_through_a_view_is_traced_as_values() -> Result<()> {
 
 // line 132
 #[test]
-fn writes_come_back_once_at_the_end() -> Result<()> {
+fn written_inputs_are_copied_back_once() -> Result<()> {
     let f = compile(|x: &Tensor| {
         let y = (x + 1.0)?;
         y.view([-1])?.mul_(2.0)?;
@@ -194,7 +194,7 @@ fn writes_come_back_once_at_the_end() -> Result<()> {
     Ok(())
 }
 
-/// What means are divided by follows from the sizes of each call, also in derivatives of any order.
+/// The divisor of a mean follows from the sizes of each call, also in derivatives of any order.
 #[test]
 fn counts_follow_the_sizes_of_the_call() -> Result<()> {
     let losses: [fn(&Tensor) -> Result<Tensor>; 3] = [

@@ -5,7 +5,7 @@ use opfuse::autograd::{Context, Function, GradOptions, apply, grad};
 use opfuse::{Result, Tensor, compile};
 use std::sync::{Arc, Mutex};
 
-/// Cubes, with a derivative that says how often it was asked.
+/// Cubes, with a derivative that counts its calls.
 struct Cube(Arc<Mutex<u32>>);
 
 impl Function for Cube {
@@ -21,7 +21,7 @@ impl Function for Cube {
 }
 
 #[test]
-fn a_function_of_the_users_own() -> Result<()> {
+fn a_custom_function_uses_its_own_derivative() -> Result<()> {
     let (x, asked) = (leaf(&[2.0], &[1]), Arc::new(Mutex::new(0)));
     let y = apply(Cube(asked.clone()), &[&x])?.remove(0);
     assert_eq!(y.grad_fn().map(|call| call.name()).as_deref(), Some("CubeBackward"));
@@ -56,9 +56,9 @@ fn hooks_see_and_change_gradients() -> Result<()> {
     Ok(())
 }
 
-/// A way back that fails half-way leaves everything usable.
+/// After a backward pass that fails half-way, everything stays usable.
 #[test]
-fn an_error_on_the_way_back() -> Result<()> {
+fn an_error_in_the_backward_pass_is_returned() -> Result<()> {
     let x = leaf(&[1.0], &[1]);
     let inner = (&x * 2.0)?;
     let id = inner.register_hook(|_| Err(opfuse::Error::argument("hook", "not today")))?;
@@ -70,9 +70,10 @@ fn an_error_on_the_way_back() -> Result<()> {
     Ok(())
 }
 
-/// Inside a compiled function it runs as it is, and the report says why; its input may be given or captured.
+/// A compiled function with a custom function runs eagerly where gradients are recorded, and the report says why. The
+/// leaf may be an input or captured.
 #[test]
-fn a_function_of_the_users_own_in_a_compiled_function() -> Result<()> {
+fn a_custom_function_makes_a_compiled_one_eager() -> Result<()> {
     let asked = Arc::new(Mutex::new(0));
     let w = leaf(&[2.0], &[1]);
     let (count, captured) = (asked.clone(), w.clone());

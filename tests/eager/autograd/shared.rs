@@ -1,5 +1,4 @@
-//! Results of compiled functions that share their elements: autograd sees the views that it would see behind eager
-//! calls.
+//! Results of compiled functions that share memory: autograd sees the same views as after eager calls.
 
 use super::{gradient, leaf, refused, values};
 use opfuse::autograd::no_grad;
@@ -7,7 +6,7 @@ use opfuse::{DType, Result, Tensor, compile};
 
 type Pair = (Tensor, Tensor);
 
-/// The same as behind an eager call, in the first call and in later ones.
+/// Checks that the first call and later ones do the same as an eager call.
 #[track_caller]
 fn check<R: PartialEq + std::fmt::Debug>(
     name: &str,
@@ -99,9 +98,9 @@ fn a_write_reaches_the_history_of_the_other_result() {
     }
 }
 
-/// A view of an input is one of the tensor that was given, whether gradients flow to it already or only later.
+/// A view of an input is a view of the given tensor, whether gradients flow to it already or only later.
 #[test]
-fn a_view_of_an_input_is_a_view_of_what_was_given() -> Result<()> {
+fn a_view_of_an_input_is_a_view_of_the_given_tensor() -> Result<()> {
     let halves = |x: &Tensor| Ok((x.narrow(0, 1, 2)?, x.view([-1])?));
     check("a base with history", halves, |f| {
         let w = leaf(&[1.0; 4], &[4]);
@@ -149,7 +148,7 @@ fn a_view_of_an_input_is_a_view_of_what_was_given() -> Result<()> {
 }
 
 #[test]
-fn writes_that_are_refused_behind_eager_calls_are_refused() -> Result<()> {
+fn writes_that_are_refused_after_eager_calls_are_refused() -> Result<()> {
     let leafs = compile(|x: &Tensor| x.i(0));
     let quiet = compile(|x: &Tensor| {
         let _quiet = no_grad();
@@ -165,9 +164,9 @@ fn writes_that_are_refused_behind_eager_calls_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Tensors that the function captured are inputs like others.
+/// Captured tensors are inputs like others.
 #[test]
-fn a_view_of_what_was_captured() -> Result<()> {
+fn a_view_of_a_captured_tensor_is_a_view_of_it() -> Result<()> {
     let w = leaf(&[1.0; 4], &[2, 2]);
     let base = (&w * 2.0)?;
     let captured = base.t()?;

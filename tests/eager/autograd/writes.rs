@@ -34,7 +34,7 @@ fn detach_shares_the_version_and_data_does_not() -> Result<()> {
 
 // line 115
 #[test]
-fn a_saved_value_that_was_written_to_is_noticed() -> Result<()> {
+fn a_write_to_a_saved_value_is_an_error() -> Result<()> {
     let x = leaf(&[1.0, 2.0], &[2]);
     let y = x.exp()?;
     let z = (&y * 1.0)?.sum((), false)?;
@@ -124,7 +124,7 @@ fn a_target_keeps_its_shape_and_dtype() -> Result<()> {
 }
 
 #[test]
-fn overlapping_reads_and_writes() -> Result<()> {
+fn overlapping_reads_and_writes_are_ordered() -> Result<()> {
     let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], &[4])?;
     x.slice(0, 1, None, 1)?.copy_(&x.slice(0, 0, 3, 1)?)?;
     assert_eq!(values(&x), [1.0, 1.0, 2.0, 3.0]);
@@ -138,7 +138,7 @@ fn overlapping_reads_and_writes() -> Result<()> {
 
 /// Writers to aliases of one tensor take turns.
 #[test]
-fn threads_write_to_aliases() -> Result<()> {
+fn threads_write_to_aliases_one_at_a_time() -> Result<()> {
     let x = Tensor::zeros(&[4096], DType::I64)?;
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -1,11 +1,11 @@
-//! Convolutions against direct loops, and their gradients by what a gradient is.
+//! Convolutions against direct loops, and their gradients against the definition.
 
 use super::{Numbers, check, check_error, elements};
 use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::nn::{ConvTranspose, Convolution, Padding};
 use opfuse::{DType, Tensor};
 
-/// The numbers of a two-dimensional convolution.
+/// The parameters of a two-dimensional convolution.
 #[derive(Debug, Clone)]
 struct Case {
     samples: usize,
@@ -69,13 +69,13 @@ impl Case {
         [self.samples, self.groups * self.channels[1], places[0], places[1]]
     }
 
-    /// Calls `meet(sample, in, out, input place, output place, weight place)` wherever the three belong together.
+    /// Calls `meet(sample, in, out, input place, output place, weight place)` for each product of the sum.
     fn each(&self, places: [usize; 2], mut meet: impl FnMut(usize, usize, usize)) {
         let [inner, outer] = self.channels;
         let at = |sizes: [usize; 4], index: [usize; 4]| {
             index.iter().zip(sizes).fold(0, |sum, (&index, size)| sum * size + index)
         };
-        // A transposed convolution is one with input and output changed over.
+        // A transposed convolution is one with input and output swapped.
         let (small, large) = if self.transposed { (self.size, places) } else { (places, self.size) };
         for index in
             0..self.samples * self.groups * inner * outer * self.kernel[0] * self.kernel[1] * small[0] * small[1]
@@ -221,11 +221,11 @@ fn padding_by_name_keeps_sizes() {
 }
 
 #[test]
-fn other_dtypes() {
+fn convolutions_of_other_dtypes_are_right() {
     let mut numbers = Numbers(5);
     let (x, weight) = (numbers.tensor(&[2, 2, 5]), numbers.tensor(&[3, 2, 3]));
     let exact = x.conv1d(&weight, None, &Convolution::default()).expect("it fits");
-    // Few digits: the sums are exact in f32, and are rounded once.
+    // The numbers have few digits, so sums are exact in f32 and are rounded once.
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let [x, weight] = [&x, &weight].map(|tensor| tensor.to_dtype(dtype).expect("memory"));
         let found = x.conv1d(&weight, None, &Convolution::default()).expect("it fits");
@@ -240,7 +240,7 @@ fn other_dtypes() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn sizes_that_do_not_fit_are_refused() {
     let mut numbers = Numbers(6);
     let (x, weight) = (numbers.tensor(&[1, 3, 5, 5]), numbers.tensor(&[4, 2, 3, 3]));
     let plain = Convolution::default();

@@ -20,7 +20,7 @@ fn check_elementwise(
 }
 
 #[test]
-fn distances() {
+fn distance_losses_are_their_formulas() {
     let (x, t) = (Numbers(1).tensor(&[3, 4]), Numbers(2).tensor(&[3, 4]));
     check_elementwise("mse", &x, &t, |by| x.mse_loss(&t, by), |x, t| (x - t).powi(2));
     check_elementwise("l1", &x, &t, |by| x.l1_loss(&t, by), |x, t| (x - t).abs());
@@ -41,7 +41,7 @@ fn distances() {
 }
 
 #[test]
-fn probabilities() {
+fn losses_of_probabilities_are_their_formulas() {
     let p = tensor(&[0.0, 0.25, 0.5, 1.0], &[4]);
     let t = tensor(&[0.0, 1.0, 0.5, 0.0], &[4]);
     let log = |x: f64| x.ln().max(-100.0);
@@ -76,7 +76,7 @@ fn logits() -> (Tensor, Tensor, Vec<[f64; 3]>) {
 }
 
 #[test]
-fn classes() {
+fn losses_of_classes_are_their_formulas() {
     let (x, target, logs) = logits();
     let weight = tensor(&[0.5, 2.0, 3.0], &[3]);
     let options = CrossEntropy { weight: Some(&weight), ignore_index: -7, ..Default::default() };
@@ -101,7 +101,7 @@ fn classes() {
 }
 
 #[test]
-fn class_probabilities() {
+fn losses_of_class_probabilities_are_their_formulas() {
     let (x, _, logs) = logits();
     let target = Numbers(8).tensor(&[2, 3, 2]);
     let data = elements(&target);
@@ -120,7 +120,7 @@ fn class_probabilities() {
 }
 
 #[test]
-fn refusals() {
+fn bad_arguments_are_refused() {
     let (x, target, _) = logits();
     let plain = CrossEntropy::default();
     check_error(x.cross_entropy(&target, &plain), &["target", "out of range", "-7"]);

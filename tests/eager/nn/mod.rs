@@ -1,4 +1,4 @@
-//! Layers and losses against loops that say what they mean, and against values computed by hand.
+//! Layers and losses against plain loops, and against values computed by hand.
 
 mod convolution;
 mod losses;

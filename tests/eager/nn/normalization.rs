@@ -16,7 +16,7 @@ fn normalized(data: &[f64], group: impl Fn(usize) -> usize, eps: f64) -> Vec<f64
 }
 
 #[test]
-fn by_channel_group_and_instance() {
+fn channels_groups_and_instances_are_normalized() {
     let x = Numbers(1).tensor(&[3, 4, 5]);
     let (weight, bias) = (Numbers(2).tensor(&[4]), Numbers(3).tensor(&[4]));
     let (ws, bs, data) = (elements(&weight), elements(&bias), elements(&x));
@@ -50,13 +50,13 @@ fn running_statistics_follow_the_batch() {
     let (mean, variance) = running();
     let options = BatchNorm { running: Some((&mean, &variance)), ..options };
     x.instance_norm(&options).expect("it fits");
-    // Of each sample alone: means 2, 4 and 15, 25; variances 2, 2 and 50, 50.
+    // Per sample: means 2, 4 and 15, 25; variances 2, 2 and 50, 50.
     check(Ok(mean.clone()), &[2], &[0.75 + 0.75, 1.5 + 5.0], "mean of instances");
     check(Ok(variance.clone()), &[2], &[0.75 + 0.5, 3.0 + 12.5], "variance of instances");
 }
 
 #[test]
-fn by_root_mean_square() {
+fn rms_norm_divides_by_the_root_mean_square() {
     let x = Numbers(4).tensor(&[2, 3, 4]);
     let weight = Numbers(5).tensor(&[3, 4]);
     let data = elements(&x);
@@ -70,7 +70,7 @@ fn by_root_mean_square() {
 }
 
 #[test]
-fn nothing_is_normalized_to_nothing() {
+fn empty_tensors_are_normalized() {
     let none = Tensor::zeros(&[0, 4, 5], opfuse::DType::F64).expect("memory");
     let options = BatchNorm { training: true, ..Default::default() };
     check(none.batch_norm(&options), &[0, 4, 5], &[], "batch");
@@ -79,7 +79,7 @@ fn nothing_is_normalized_to_nothing() {
 }
 
 #[test]
-fn refusals() {
+fn bad_arguments_are_refused() {
     let x = Numbers(6).tensor(&[2, 4, 3]);
     let short = tensor(&[1.0, 2.0], &[2]);
     check_error(x.batch_norm(&BatchNorm::default()), &["running statistics"]);

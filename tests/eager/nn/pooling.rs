@@ -29,7 +29,8 @@ impl Pool {
         let begin = |window: usize| (window * stride) as i64 - padding as i64;
         let fits = |window: &usize| {
             let end = begin(*window) + (dilation * (kernel - 1)) as i64;
-            // In ceil mode one more window may reach out, if the one before left elements over and it begins inside.
+            // In ceil mode there is one more window if elements are left over and it begins inside; it may reach
+            // outside.
             let is_last = ceil && begin(*window) < size as i64 && end - (stride as i64) < (size + padding) as i64 - 1;
             end < (size + padding) as i64 || is_last
         };
@@ -48,7 +49,7 @@ fn lists(pools: [Pool; 2], number: fn(&Pool) -> usize) -> [i64; 2] {
 }
 
 #[test]
-fn the_greatest_of_each_window() {
+fn max_pooling_takes_the_maximum_of_each_window() {
     let mut numbers = Numbers(11);
     for round in 0..200 {
         let ceil = numbers.below(2) == 1;
@@ -109,7 +110,7 @@ fn the_greatest_of_each_window() {
 }
 
 #[test]
-fn the_mean_of_each_window() {
+fn average_pooling_takes_the_mean_of_each_window() {
     let mut numbers = Numbers(12);
     for _ in 0..200 {
         let ceil = numbers.below(2) == 1;
@@ -152,7 +153,7 @@ fn the_mean_of_each_window() {
 }
 
 #[test]
-fn windows_as_even_as_can_be() {
+fn adaptive_pooling_has_even_windows() {
     let mut numbers = Numbers(13);
     for (size, count) in [(7, 3), (6, 3), (4, 6), (5, 5), (5, 1), (3, 7), (8, 5)] {
         let x = numbers.tensor(&[2, 2, size]);
@@ -173,7 +174,7 @@ fn windows_as_even_as_can_be() {
 }
 
 #[test]
-fn whole_numbers_and_refusals() {
+fn pooling_takes_integers_and_refuses_bad_arguments() {
     let x = Tensor::from_slice(&[5i64, -4, 2, -9], &[1, 4]).expect("four");
     let means = x.avg_pool1d(2, &AvgPool::default()).expect("i64 is averaged");
     assert_eq!(means.to_vec::<i64>().expect("i64"), [0, -3]);

@@ -56,7 +56,7 @@ fn attention_is_a_mean_of_values() {
 }
 
 #[test]
-fn contractions() {
+fn contractions_are_their_sums() {
     let mut numbers = Numbers(2);
     let (a, b) = (numbers.tensor(&[2, 3, 4]), numbers.tensor(&[2, 4, 5]));
     let (m, n) = (numbers.tensor(&[3, 4]), numbers.tensor(&[5, 4]));
@@ -102,7 +102,7 @@ fn contractions() {
 }
 
 #[test]
-fn norms() {
+fn norms_are_their_formulas() {
     let x = tensor(&[3.0, -4.0, 0.0, 0.0, 1.0, -2.0], &[3, 2]);
     let cases: &[(f64, [f64; 3])] = &[
         (0.0, [2.0, 0.0, 2.0]),
@@ -124,7 +124,7 @@ fn norms() {
 }
 
 #[test]
-fn borders() {
+fn padding_modes_fill_borders() {
     let x = tensor(&[0.0, 1.0, 2.0, 3.0], &[1, 4]);
     let cases: &[(Border, [i64; 2], &[f64])] = &[
         (Border::Reflect, [3, 2], &[3.0, 2.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0, 1.0]),
@@ -144,7 +144,7 @@ fn borders() {
 }
 
 #[test]
-fn pixels() {
+fn pixels_are_shuffled_and_unfolded() {
     let x = Numbers(9).tensor(&[2, 8, 3, 2]);
     let shuffled = x.pixel_shuffle(2).expect("8 is 2 times 4");
     let data = elements(&x);
@@ -164,7 +164,7 @@ fn pixels() {
 }
 
 #[test]
-fn other_sizes() {
+fn images_are_resized() {
     let x = tensor(&[0.0, 1.0, 4.0, 5.0], &[1, 1, 2, 2]);
     let row = |shares: [f64; 4], by: f64| shares.map(|share| share + by);
     let plane = |shares: [f64; 4]| shares.map(|down| row(shares, 4.0 * down)).concat();

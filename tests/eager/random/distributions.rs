@@ -30,11 +30,11 @@ fn normal(x: f64) -> f64 {
 }
 
 const N: usize = 20_000;
-/// Exceeded by one sample of 10,000.
+/// A bound that one sample of 10,000 exceeds.
 const CRITICAL: f64 = 2.23;
 
 #[test]
-fn uniform_numbers() -> Result<()> {
+fn uniform_numbers_have_their_distribution() -> Result<()> {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
         let tensor = generator(1).rand(&[N], dtype)?;
         assert_eq!(tensor.dtype(), dtype);
@@ -46,7 +46,7 @@ fn uniform_numbers() -> Result<()> {
             (mean - 0.5).abs() < 0.01 + grain && (variance - 1.0 / 12.0).abs() < 2e-3,
             "{dtype}: {mean} {variance}"
         );
-        // Coarse numbers come in steps.
+        // Numbers of few bits come in steps.
         let steps = if dtype == DType::BF16 { (N as f64).sqrt() / 256.0 } else { 0.1 };
         let distance = kolmogorov(sample, |x| x);
         assert!(distance < CRITICAL + steps, "{dtype}: {distance}");
@@ -55,7 +55,7 @@ fn uniform_numbers() -> Result<()> {
 }
 
 #[test]
-fn normal_numbers() -> Result<()> {
+fn normal_numbers_have_their_distribution() -> Result<()> {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
         let sample = numbers(&generator(2).randn(&[N], dtype)?);
         let (mean, variance) = mean_and_variance(&sample);
@@ -75,13 +75,13 @@ fn normal_numbers() -> Result<()> {
 }
 
 #[test]
-fn whole_numbers() -> Result<()> {
+fn whole_numbers_have_their_distribution() -> Result<()> {
     let sample = generator(3).randint(-3, 4, &[7 * N])?.to_vec::<i64>()?;
     let counts: Vec<usize> = (-3..4).map(|value| sample.iter().filter(|&&x| x == value).count()).collect();
     assert_eq!(counts.iter().sum::<usize>(), 7 * N);
     let chi: f64 = counts.iter().map(|&count| (count as f64 - N as f64).powi(2) / N as f64).sum();
     assert!(chi < 27.9, "{counts:?}: 6 degrees of freedom, one sample of 10,000");
-    // Ranges of any length; the whole of i64 as well.
+    // Ranges of any length, up to all of i64.
     for (low, high) in [(0, 1), (5, 6), (0, 1 << 40), (i64::MIN, i64::MAX), (-1 << 62, 1 << 62)] {
         let sample = generator(4).randint(low, high, &[N])?.to_vec::<i64>()?;
         assert!(sample.iter().all(|x| (low..high).contains(x)), "{low}..{high}");
@@ -95,7 +95,7 @@ fn whole_numbers() -> Result<()> {
 }
 
 #[test]
-fn permutations() -> Result<()> {
+fn permutations_are_equally_likely() -> Result<()> {
     let generator = generator(5);
     for n in [0, 1, 2, 1000] {
         let mut order = generator.randperm(n)?.to_vec::<i64>()?;
@@ -104,7 +104,7 @@ fn permutations() -> Result<()> {
         order.sort_unstable();
         assert_eq!(order, (0..n as i64).collect::<Vec<_>>());
     }
-    // All six orders of three are as likely.
+    // All six orders of three are equally likely.
     let mut counts = std::collections::BTreeMap::new();
     for _ in 0..3000 {
         *counts.entry(generator.randperm(3)?.to_vec::<i64>()?).or_insert(0) += 1;
@@ -114,7 +114,7 @@ fn permutations() -> Result<()> {
 }
 
 #[test]
-fn truth_values() -> Result<()> {
+fn bools_have_their_distribution() -> Result<()> {
     let probabilities = Tensor::from_slice(&[0.0f32, 0.1, 0.5, 0.9, 1.0], &[5, 1])?.expand([5, N as i64])?;
     for dtype in [DType::F32, DType::F64, DType::F16] {
         let sample = generator(6).bernoulli(&probabilities.to_dtype(dtype)?)?;

@@ -1,4 +1,4 @@
-//! Dropout: what is kept, what it is scaled by, and the corners.
+//! Dropout: what is kept, how it is scaled, and corner cases.
 
 use super::{numbers, turn};
 use opfuse::autograd::{GradOptions, grad};
@@ -24,7 +24,7 @@ fn kept_elements_are_scaled_and_the_rest_is_zero() -> Result<()> {
 }
 
 #[test]
-fn corners() -> Result<()> {
+fn corner_cases_of_dropout() -> Result<()> {
     let _turn = turn();
     let x = Tensor::from_slice(&[1.0f32, -2.0, f32::NAN], &[3])?;
     for (p, training) in [(0.0, true), (0.7, false), (1.0, false)] {
@@ -73,9 +73,9 @@ fn gradients_pass_where_elements_were_kept() -> Result<()> {
     Ok(())
 }
 
-/// The way back multiplies by the very mask of the way there, at every call.
+/// The backward pass multiplies by the mask of the forward pass, in every call.
 #[test]
-fn a_compiled_step_draws_one_mask_for_both_ways() -> Result<()> {
+fn a_compiled_step_draws_one_mask_for_both_passes() -> Result<()> {
     let _turn = turn();
     let step = |x: &Tensor| -> Result<(Tensor, Tensor)> {
         let leaf = x.copy()?;

@@ -63,7 +63,7 @@ fn overloads_with_a_generator_draw_from_it() -> Result<()> {
 }
 
 #[test]
-fn options_are_followed() -> Result<()> {
+fn factories_follow_dtype_and_device() -> Result<()> {
     let _turn = turn();
     let half = tensor("aten::rand", &[("size", sizes(&[2, 3])), ("dtype", Value::DType(DType::F16))])?;
     assert_eq!((half.dtype(), half.sizes()), (DType::F16, &[2, 3][..]));

@@ -74,7 +74,7 @@ fn the_same_seed_gives_the_same_numbers() -> Result<()> {
 }
 
 #[test]
-fn threads_do_not_matter() -> Result<()> {
+fn numbers_do_not_depend_on_threads() -> Result<()> {
     let n = 1_000_003;
     let draw = |threads: usize| {
         pool::with_threads(threads, || -> Result<_> {
@@ -92,7 +92,7 @@ fn threads_do_not_matter() -> Result<()> {
     Ok(())
 }
 
-/// What a training step draws: two dropouts and some noise around a computation.
+/// The draws of a training step: two dropouts and some noise around a computation.
 fn noisy(x: &Tensor) -> Result<Tensor> {
     let kept = x.dropout(0.25, true)?;
     let noise = Tensor::randn(x.sizes(), DType::F32)?.mul(0.1)?;
@@ -110,7 +110,7 @@ fn a_compiled_function_draws_what_the_eager_one_would() -> Result<()> {
         let state = Generator::default_of(Device::CPU)?.state();
         opfuse::manual_seed(11);
         let compiled = compile_with(noisy, CompileOptions { tier, ..CompileOptions::default() });
-        // The first call is traced for real, the third abstractly, the others run what is there.
+        // The first call is traced while it runs, the third is traced abstractly, and the others run executables.
         for (x, eager) in inputs.iter().zip(&eager) {
             let x = x.as_ref().map_err(Error::clone)?;
             assert_eq!(compiled.call(x)?.to_vec::<f32>()?, eager.to_vec::<f32>()?);
@@ -122,7 +122,7 @@ fn a_compiled_function_draws_what_the_eager_one_would() -> Result<()> {
 }
 
 #[test]
-fn draws_that_nobody_uses_still_count() -> Result<()> {
+fn unused_draws_advance_the_generator() -> Result<()> {
     let (own, other) = (generator(5), generator(5));
     let function = {
         let own = own.clone();
@@ -143,7 +143,7 @@ fn draws_that_nobody_uses_still_count() -> Result<()> {
 }
 
 #[test]
-fn a_function_that_seeds_is_run_at_each_call() -> Result<()> {
+fn a_function_that_sets_the_seed_runs_in_each_call() -> Result<()> {
     let own = generator(1);
     let function = {
         let own = own.clone();
@@ -174,7 +174,7 @@ fn dropout_fuses_with_its_neighbours() -> Result<()> {
 }
 
 #[test]
-fn like_forms_follow_memory() -> Result<()> {
+fn like_forms_follow_the_layout() -> Result<()> {
     let model = Tensor::zeros(&[3, 4, 5], DType::F32)?.permute([2, 0, 1])?;
     let _turn = turn();
     opfuse::manual_seed(2);
@@ -182,7 +182,7 @@ fn like_forms_follow_memory() -> Result<()> {
     assert_eq!((drawn.sizes(), drawn.strides()), (model.sizes(), model.strides()));
     let plain = generator(2).rand(&[3, 4, 5], DType::F32)?;
     assert_eq!(drawn.permute([1, 2, 0])?.to_vec::<f32>()?, plain.to_vec::<f32>()?);
-    // Gaps are not followed, nor are repeated elements.
+    // Results are dense even if the operand has gaps or repeated elements.
     let sliced = Tensor::zeros(&[6, 8], DType::F32)?.slice(1, None, None, 2)?;
     assert_eq!(sliced.randn_like()?.strides(), [4, 1]);
     assert_eq!(Tensor::zeros(&[3, 1], DType::F32)?.expand([3, 4])?.rand_like()?.strides(), [4, 1]);
