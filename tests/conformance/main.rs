@@ -1,4 +1,4 @@
-//! Conformance with outside data.
+//! Conformance with data from outside.
 //!
 //! Each test reads a folder of cases and prints `NAME: N passed, N failed`. `OPFUSE_FUSER_CASES` names another folder
 //! of fuser cases, `OPFUSE_GOLDEN` another folder with `_keysets.json` and `_dispatch_table.json`.

@@ -1,6 +1,6 @@
-//! The allocator under many threads and its account, storages, exhaustion.
+//! The allocator: many threads, its account of bytes, storages, and exhaustion.
 //!
-//! The allocator is one per process and the account covers all of it, so the tests here take turns.
+//! A process has one allocator, whose account covers the whole process. So these tests run one at a time.
 
 use opfuse::device::{Device, Shared, Storage, allocator, pool};
 use opfuse::error::Error;
@@ -27,7 +27,7 @@ impl Drop for Turn {
 
 fn turn() -> Turn {
     let turn = Turn { _guard: super::turn() };
-    // A scope ends before its threads have destroyed their thread locals; only then is the account at rest.
+    // A scope may end before its threads have destroyed their thread locals, which changes the account.
     let begin = Instant::now();
     while allocator::stats().held_bytes > 0 {
         assert!(begin.elapsed() < Duration::from_secs(10), "a test left {:?}", allocator::stats());
@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// A block with a canary at every end and middle of it.
+/// A block with canaries at both ends and in the middle.
 struct Marked {
     block: Block,
     mark: u8,
@@ -114,7 +114,7 @@ fn random_sizes_keep_their_canaries() {
 }
 
 #[test]
-fn blocks_freed_by_other_threads() {
+fn blocks_may_be_freed_by_other_threads() {
     let _turn = turn();
     let before = allocator::stats();
     const THREADS: usize = 4;
@@ -125,7 +125,7 @@ fn blocks_freed_by_other_threads() {
             scope.spawn(move || {
                 let mut random = Random(number as u64 + 1);
                 for step in 0..5000 {
-                    // A full channel frees here instead, so nobody waits in a circle.
+                    // If the channel is full the block is freed here, so threads never wait in a cycle.
                     if let Err(full) = next.try_send(Marked::new(random.size(), step as u8)) {
                         match full {
                             mpsc::TrySendError::Full(marked) | mpsc::TrySendError::Disconnected(marked) => {
@@ -146,7 +146,7 @@ fn blocks_freed_by_other_threads() {
 }
 
 #[test]
-fn a_producer_is_fed_by_its_consumer() {
+fn blocks_freed_by_a_consumer_return_to_the_producer() {
     let _turn = turn();
     let (sender, receiver) = mpsc::sync_channel::<Block>(16);
     let fresh = allocator::stats().fresh;
@@ -206,7 +206,7 @@ fn blocks_may_outlive_the_cache_of_their_thread() {
 }
 
 #[test]
-fn a_big_block_is_found_again() {
+fn a_large_block_is_reused() {
     let _turn = turn();
     let first = block(40_000_000);
     let address = first.as_ptr().addr();
@@ -237,7 +237,7 @@ fn running_out_leaves_everything_usable() {
     let limit = live + 8 * MIB;
     assert_eq!(error, Error::OutOfMemory { device: "cpu".into(), wanted: MIB, held, limit });
     assert!(matches!(Storage::new(Device::CPU, 100 * MIB), Err(Error::OutOfMemory { .. })));
-    // What was freed can be had again in another shape: the caches are trimmed before a request fails.
+    // Freed memory can be allocated in another size: caches are trimmed before a request fails.
     drop(blocks);
     drop(block(6 * MIB));
     (1..2000).for_each(|n| drop(block(n * 1000 % (2 * MIB) + 1)));
@@ -282,7 +282,7 @@ fn impossible_requests_are_errors() {
 }
 
 #[test]
-fn the_peak_is_the_highest_point() {
+fn the_peak_is_the_most_bytes_in_use() {
     let _turn = turn();
     allocator::reset_peak();
     let base = allocator::stats().peak_bytes;

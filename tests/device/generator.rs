@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 #[test]
-fn a_seed_starts_over() {
+fn setting_a_seed_restarts_the_numbers() {
     let generator = Generator::new(Device::CPU);
     assert_eq!(generator.state(), GeneratorState { seed: DEFAULT_SEED, counter: 0 });
     assert_eq!(generator.draw(5), GeneratorState { seed: DEFAULT_SEED, counter: 0 });

@@ -4,7 +4,7 @@ use opfuse::device::{Device, DeviceKind, current_device, runtime};
 
 /// 196: a kind, or a kind and a number without sign, spaces or leading zeros.
 #[test]
-fn device_strings() {
+fn device_strings_are_parsed_and_printed() {
     let well_formed = [
         ("cpu", DeviceKind::Cpu, None),
         ("cuda:0", DeviceKind::Cuda, Some(0)),
@@ -31,7 +31,7 @@ fn device_strings() {
 }
 
 #[test]
-fn what_is_there() {
+fn the_cpu_and_meta_devices_are_there() {
     assert_eq!((runtime::device_count(DeviceKind::Cpu), runtime::device_count(DeviceKind::Meta)), (1, 1));
     assert_eq!(current_device(DeviceKind::Cpu).expect("the cpu is there").to_string(), "cpu:0");
     let built_in = runtime::register(DeviceKind::Cpu, std::sync::Arc::new(super::queues::Queues::new(1)));

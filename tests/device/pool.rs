@@ -1,7 +1,7 @@
 //! The worker pool from outside: coverage, joins, panics, nesting, many callers.
 //!
-//! There is one pool, and a caller that finds it taken runs alone; so that loops are really split, the tests take
-//! turns. They use more threads than a machine may have cores, which exercises sleeping and waking.
+//! There is one pool, and a caller that finds it taken runs alone. The tests run one at a time, so that loops are
+//! really split. They use more threads than a machine may have cores, which exercises sleeping and waking.
 
 use opfuse::device::pool::{num_threads, parallel_for, run, set_num_threads, with_threads};
 use std::ops::Range;
@@ -58,7 +58,7 @@ fn ranges_tile_the_loop() {
 #[test]
 fn tasks_run_at_the_same_time() {
     let _turn = turn();
-    // Each task waits for all others, which only ends if they are all under way.
+    // Each task waits for all others, which ends only if all of them run.
     let started = AtomicUsize::new(0);
     let begin = Instant::now();
     run(6, 6, &|_| {
@@ -83,7 +83,7 @@ fn the_caller_sees_plain_writes_of_workers() {
 }
 
 #[test]
-fn many_callers_at_once() {
+fn many_callers_may_run_loops_at_once() {
     let _turn = turn();
     thread::scope(|scope| {
         for caller in 0..6_usize {
@@ -100,7 +100,7 @@ fn many_callers_at_once() {
 }
 
 #[test]
-fn loops_inside_loops_run_in_order_where_they_are() {
+fn nested_loops_run_on_the_thread_of_their_task() {
     let _turn = turn();
     let total = AtomicUsize::new(0);
     run(16, 4, &|_| {
@@ -134,7 +134,7 @@ fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
         assert_eq!(task % 20, round % 20);
         let (started, ended) = (started.into_inner(), ended.into_inner());
         assert!(ended < started && started <= 50, "{ended} of {started}");
-        // Split again, and at the top level again.
+        // The next loop is split again.
         let (seen, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
         run(2, 2, &|_| {
             count(&begun, 1);
@@ -163,7 +163,7 @@ fn late_tasks_are_waited_for() {
 }
 
 #[test]
-fn joins_survive_every_pause() {
+fn joins_are_right_after_pauses_of_any_length() {
     let _turn = turn();
     // Pauses around the length of the spin hit workers that are about to sleep.
     for pause in 0..1500_u64 {
@@ -178,7 +178,7 @@ fn joins_survive_every_pause() {
 }
 
 #[test]
-fn caps_tighten_and_are_restored() {
+fn thread_limits_nest_and_are_restored() {
     let _turn = turn();
     assert_eq!(num_threads(), 8);
     with_threads(3, || {

@@ -1,4 +1,4 @@
-//! Devices made of queues that only move when a test says so.
+//! Fake devices: queues that run an item only when a test says so.
 
 use opfuse::device::allocator::Allocator;
 use opfuse::device::runtime::{self, Registration};
@@ -23,7 +23,7 @@ struct State {
     streams: HashMap<(u16, u64), Queue>,
     next_stream: u64,
     next_point: u64,
-    /// Points that are not forgotten: their stream, and its length when they were marked.
+    /// Live events: their stream, and its length when they were recorded.
     points: HashMap<u64, (u16, u64, usize)>,
     log: Vec<String>,
     devices: Vec<u16>,
@@ -58,13 +58,13 @@ impl Queues {
         (queues, Registered { _registration: registration, _turn: turn })
     }
 
-    /// Gives a stream something to do.
+    /// Adds an item to a stream.
     pub(crate) fn submit(&self, stream: &Stream, work: &str) {
         let key = (stream.device().index.expect("streams know their device"), stream.id());
         self.lock().streams.entry(key).or_default().items.push(Item::Work(work.into()));
     }
 
-    /// Runs what a stream can run, and says what it was.
+    /// Runs what a stream can run, and returns it.
     pub(crate) fn run(&self, stream: &Stream) -> Vec<String> {
         let mut state = self.lock();
         state.log.clear();
@@ -171,7 +171,7 @@ impl Runtime for Queues {
 
     fn hold(&self, device: u16, stream: u64, _: u16, point: u64) -> Result<()> {
         let mut state = self.checked()?;
-        // The queue keeps the point for itself, as the one who marked it may forget it.
+        // The queue keeps the event, because its owner may drop it.
         let copy = state.points[&point];
         state.next_point += 1;
         let own = state.next_point;
@@ -195,7 +195,7 @@ impl Runtime for Queues {
     }
 }
 
-/// Memory that only the devices can reach: addresses that nobody has had before.
+/// Memory that only the devices can reach: unused addresses.
 fn memory() -> impl Fn(usize) -> Result<Block> + Send + Sync + 'static {
     let next = AtomicUsize::new(0x1000);
     move |bytes| {

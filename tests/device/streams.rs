@@ -12,7 +12,7 @@ fn device(index: u16) -> Device {
     Device { kind: KIND, index: Some(index) }
 }
 
-/// What this thread works on: its device, and its stream on each of two devices.
+/// This thread's current device, and its stream on each of two devices.
 fn current() -> Result<(Device, u64, u64)> {
     Ok((current_device(KIND)?, Stream::current(device(0))?.id(), Stream::current(device(1))?.id()))
 }
@@ -91,7 +91,7 @@ fn an_event_orders_two_streams() -> Result<()> {
         queues.submit(&b, "b1");
         b.wait(&event)?;
         queues.submit(&b, "b2");
-        // Forgetting or moving the event does not undo the wait.
+        // Dropping or moving the event does not undo the wait.
         event.record(&b)?;
         drop(event);
         assert_eq!(queues.run(&b), ["b1"]);
@@ -130,7 +130,7 @@ fn events_complete_when_their_work_is_done() -> Result<()> {
 }
 
 #[test]
-fn on_the_cpu_everything_is_done_at_once() -> Result<()> {
+fn streams_of_the_cpu_are_synchronous() -> Result<()> {
     let (stream, other) = (Stream::new(Device::CPU)?, Stream::default_of(Device::CPU)?);
     assert_ne!(stream, other);
     let _guard = StreamGuard::new(&stream)?;
@@ -156,12 +156,12 @@ fn runtimes_come_and_go() -> Result<()> {
         assert_eq!((runtime::device_count(KIND), queues.device_count()), (1, 1));
         Stream::new(device(0))?
     };
-    // Nothing can be made any more, but what is there goes on working.
+    // Nothing new can be made, but existing streams and blocks go on working.
     stream.synchronize()?;
     Ok(())
 }
 
-/// 201: no bytes always succeed; a freed block waits for its stream.
+/// 201: a request for no bytes always succeeds; a freed block waits for its stream.
 #[test]
 fn freed_blocks_wait_for_their_streams() -> Result<()> {
     let (queues, _registered) = Queues::registered(1);

@@ -52,7 +52,7 @@ fn n129_gradients_at_ties() {
     assert_eq!(one(|x| x.clamp(Some(1.0.into()), Some(4.0.into()))), [0.0, 1.0, 1.0]);
     let (a, b) = (leaf(&[1.0, 2.0]), leaf(&[1.0, 3.0]));
     assert_eq!(gradients(&[&a, &b], || a.maximum(&b)), [[0.5, 0.0], [0.5, 1.0]]);
-    // Tensor bounds share with what they bound.
+    // Tensor bounds share the gradient with the tensor that they bound.
     let (a, low) = (leaf(&[1.0, 2.0]), leaf(&[1.0, 0.0]));
     let clamp = Dispatcher::global().lookup("aten::clamp.Tensor").expect("an operator");
     let clamped = || {
@@ -63,7 +63,7 @@ fn n129_gradients_at_ties() {
     assert_eq!(gradients(&[&a, &low], clamped), [[0.5, 1.0], [0.5, 0.0]]);
 }
 
-/// What a function of one tensor does, as the tracer writes it down.
+/// The trace of a function of one tensor.
 fn traced(x: &Tensor, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Trace {
     let inputs = [x.clone()];
     let (_, captured) = trace(&inputs, |inputs| function(&inputs[0]), |result| vec![result.clone()]).expect("a result");
@@ -84,7 +84,7 @@ fn n130_writes_to_views_become_values() {
     });
     let ops = ops(&trace);
     assert_eq!(ops[..3], ["clone", "view", "mul"], "{}", trace.graph);
-    // The written elements are seen in the shape of what the view was made of; no op of a graph writes.
+    // The write becomes a new value with the shape of the view's base; no op of a graph writes.
     assert!(ops[3..].contains(&"view"), "{}", trace.graph);
     assert!(ops.iter().all(|name| !name.ends_with('_')) && trace.written.is_empty(), "{}", trace.graph);
 }

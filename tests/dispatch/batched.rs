@@ -6,7 +6,7 @@ use opfuse::dispatch::{DispatchKey as K, Dispatcher, Library, Value};
 use opfuse::internals::transforms::vmap::slow_calls;
 use opfuse::{DType, Error, Result, Tensor, cat, compile, embedding, stack, vmap};
 
-/// 0, 1, 2, … scaled so that no two elements share much.
+/// Distinct numbers.
 fn numbers(sizes: &[usize]) -> Tensor {
     let n = sizes.iter().product::<usize>();
     let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37).sin() + i as f32 * 0.01).collect();
@@ -90,7 +90,7 @@ fn mapped_calls_equal_one_call_per_slice() {
 }
 
 #[test]
-fn mapped_gathers() {
+fn gathers_are_mapped() {
     let (table, wide) = (numbers(&[3, 5, 4]), ids(&[0, 4, 2, 1, 3, 3], &[3, 2]));
     let rows = vmap(|table: &Tensor, ids: &Tensor| embedding(table, ids));
     let selected = vmap(|table: &Tensor, ids: &Tensor| table.index_select(0, ids));
@@ -155,7 +155,7 @@ fn n135_out_dims_place_the_mapped_dim() {
         );
     }
     assert_error(vmap(|x: &Tensor| x.neg()).out_dims(3).call(&x), &["out_dim", "[-3, 2], but got 3"]);
-    // What does not depend on the mapped input is the same for every slice.
+    // An output that does not depend on the mapped input is the same for every slice.
     let (y, z) =
         vmap(|x: &Tensor| Ok((Tensor::ones(&[5], DType::F32)?, x.neg()?))).out_dims([1, 0]).call(&x).expect("two");
     assert_eq!((y.sizes(), y.strides(), z.sizes()), (&[5, 2][..], &[1, 0][..], &[2, 3, 4][..]));
@@ -165,7 +165,7 @@ fn n135_out_dims_place_the_mapped_dim() {
 }
 
 #[test]
-fn n136_what_cannot_be_mapped() {
+fn n136_what_cannot_be_mapped_is_refused() {
     let (three, two) = (numbers(&[3]), numbers(&[2]));
     let add = || vmap(|a: &Tensor, b: &Tensor| a.add(b));
     assert_error(add().call((&three, &two)), &["vmap: the mapped dims have sizes [3, 2]"]);
@@ -183,11 +183,11 @@ fn n136_what_cannot_be_mapped() {
     assert_error(branch, &["data-dependent control flow is not possible inside vmap"]);
     let read = vmap(|x: &Tensor| Tensor::from_vec(x.to_vec::<f32>()?, &[])).call(&three);
     assert_error(read, &["to_vec", "cannot be read inside vmap"]);
-    // A function that returns something else than tensors does not compile: `Outputs` are tensors.
+    // A function that returns anything but tensors does not compile: `Outputs` are tensors.
 }
 
 #[test]
-fn a_mapped_tensor_ends_with_its_vmap() {
+fn a_mapped_tensor_is_invalid_after_its_vmap() {
     let kept = std::sync::Mutex::new(None);
     let x = numbers(&[3]);
     vmap(|x: &Tensor| {
@@ -201,7 +201,7 @@ fn a_mapped_tensor_ends_with_its_vmap() {
 }
 
 #[test]
-fn errors_speak_of_one_slice() {
+fn errors_name_the_sizes_of_one_slice() {
     let (x, y) = (numbers(&[3, 4]), numbers(&[3, 5]));
     let add = vmap(|a: &Tensor, b: &Tensor| a.add(b)).call((&x, &y));
     assert_error(add, &["tensor a (4) must match the size of tensor b (5)", "dimension 0"]);
@@ -214,7 +214,7 @@ fn errors_speak_of_one_slice() {
 fn promotion_is_that_of_one_slice() {
     let wide = Tensor::from_slice(&[1.0f64, 2.0], &[2]).expect("two");
     let f = vmap(|wide: &Tensor, x: &Tensor| wide.add(x)).in_dims([Some(0), None]);
-    // A slice of `wide` has no dims, so it does not raise the dtype of a tensor that has.
+    // A slice of `wide` is 0-dim, so it does not raise the dtype of a tensor with dims.
     assert_eq!(f.call((&wide, &numbers(&[3]))).expect("a sum").dtype(), DType::F32);
     assert_eq!(f.call((&wide, &numbers(&[]))).expect("a sum").dtype(), DType::F64);
     let narrow = numbers(&[2]);
@@ -252,7 +252,7 @@ fn operators_without_a_rule_run_once_per_slice() {
 }
 
 #[test]
-fn no_slices() {
+fn vmap_over_no_slices_gives_none() {
     let x = numbers(&[0, 3]);
     let y = vmap(|x: &Tensor| x.exp()?.sum([0], false)).call(&x).expect("no slices");
     assert_eq!(y.sizes(), [0]);
@@ -296,7 +296,7 @@ fn boxed_calls_are_mapped_too() {
 }
 
 #[test]
-fn mapped_scans_sorts_and_writes_by_index() {
+fn scans_sorts_and_writes_by_index_are_mapped() {
     let slow = slow_calls();
     check(3, &[2, 4], &[2], |x, y| x.cumsum(-1)?.cumprod(0)?.sum([1], false)?.add(y)?.cumsum(0));
     check(3, &[], &[2], |x, y| x.cumsum(0)?.add(y)?.cumprod(0));
@@ -380,7 +380,7 @@ fn gradients_taken_outside_are_those_of_all_slices() {
 }
 
 #[test]
-fn a_mapped_way_back_gives_the_jacobian() {
+fn a_mapped_backward_pass_gives_the_jacobian() {
     let x = leaf(&numbers(&[4])).expect("a leaf");
     let y = x.softmax(0).expect("a result");
     let keep = GradOptions { retain_graph: true, ..GradOptions::default() };
@@ -407,10 +407,10 @@ fn writes_inside_go_to_every_slice() {
     expected = expected.mul(2.0).expect("doubled");
     close(&result, &expected);
     close(&written, &expected);
-    // One target for all slices cannot hold a value of each.
+    // A target that is shared by all slices cannot hold a value of each.
     let refused = vmap(|y: &Tensor| x.select(0, 0)?.add_(y).map(|()| y.clone())).call(&y);
     assert_error(refused, &["copy_", "not mapped", "a value for each slice"]);
-    // The history of what is written is that of each slice.
+    // The history of a written tensor is that of each slice.
     let through = |x: &Tensor, y: &Tensor| {
         let y = leaf(y)?;
         let z = x.mul(&y)?;
@@ -421,7 +421,7 @@ fn writes_inside_go_to_every_slice() {
     let slices = (0..3).map(|i| through(&x.select(0, i)?, &y.select(0, i)?)).collect::<Result<Vec<_>>>();
     let slices = slices.expect("gradients");
     close(&found, &stack(&slices.iter().collect::<Vec<_>>(), 0).expect("one shape"));
-    // What was saved for the way back and written to meanwhile is noticed.
+    // A write to a value that the backward pass saved is an error.
     let stale = vmap(|x: &Tensor| {
         let x = leaf(x)?;
         let (y, z) = (x.mul(1.0)?, x.mul(2.0)?);

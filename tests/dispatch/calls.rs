@@ -321,7 +321,7 @@ fn calls_and_registrations_from_many_threads() {
             for i in 0..200 {
                 let mut library = fragment(&dispatcher);
                 library.impl_for("op", K::CPU, returning(1)).expect("a kernel");
-                // Flips the autograd mask while calls are under way.
+                // Toggles the autograd mask while calls run.
                 let skip = if i % 2 == 0 { Kernel::fallthrough() } else { returning(1) };
                 library.impl_for("op", K::AutogradCPU, skip).expect("a kernel");
             }

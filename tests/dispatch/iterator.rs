@@ -129,7 +129,7 @@ fn n172_loops_merge_if_every_operand_allows_it() {
     let dense: (&[usize], &[usize]) = (&[48, 16, 4], &[]);
     let loops = plan(&copy, &[2, 3, 4], &[], &[dense, dense]);
     assert_eq!((&loops.rows[..], &loops.inner[..]), (&[][..], &[24][..]));
-    // A dim of size 1 has no say, whatever its stride.
+    // The stride of a dim of size 1 does not matter.
     let units: (&[usize], &[usize]) = (&[48, 999, 16, 4], &[]);
     let loops = plan(&copy, &[2, 1, 3, 4], &[], &[units, (&[48, 7, 16, 4], &[])]);
     assert_eq!((&loops.rows[..], &loops.inner[..]), (&[][..], &[24][..]));
@@ -149,7 +149,7 @@ fn n183_reduced_dims_are_loops_of_their_own() {
     let loops = plan(&sum, &[3], &[4, 5], &[(&[80], &[20, 4]), (&[4], &[0, 0])]);
     assert_eq!((&loops.rows[..], &loops.inner[..]), (&[3][..], &[20][..]));
     assert_eq!((&loops.outputs[0].rows[..], &loops.outputs[0].inner[..]), (&[4][..], &[0][..]));
-    // Memory would rather be walked the other way round, but the order of a sum is that of its elements.
+    // The other order would suit memory better, but a sum has the order of its elements.
     let loops = plan(&sum, &[3], &[4, 5], &[(&[80], &[4, 16]), (&[4], &[0, 0])]);
     assert_eq!((&loops.rows[..], &loops.inner[..]), (&[3][..], &[4, 5][..]));
     // Kept and reduced dims never become one loop.

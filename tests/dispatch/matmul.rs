@@ -1,4 +1,4 @@
-//! Which products a `matmul` is made of (lines 151 to 157).
+//! The products that `matmul` decomposes into (lines 151 to 157).
 
 use crate::assert_error;
 use opfuse::dispatch::modes::{CallLog, push_mode};
@@ -74,7 +74,7 @@ fn n153_batches_on_both_sides() {
 #[test]
 fn n154_batches_on_one_side() {
     for left in [&[4][..], &[3, 4]] {
-        // Batches whose transpose folds into rows are one product of matrices; others are copied by no one.
+        // Batches that fold into rows are one product of matrices, without a copy.
         let folded = numbers(&[2, 5, 4]).transpose(1, 2).expect("a view");
         let names = check(&numbers(left), &folded);
         assert!(count(&names, "transpose") > 0 && count(&names, "bmm") == 0, "{names:?}");
@@ -87,7 +87,7 @@ fn n154_batches_on_one_side() {
 }
 
 #[test]
-fn n156_what_products_refuse() {
+fn n156_illegal_products_are_refused() {
     assert_error(numbers(&[2, 3, 4]).bmm(&numbers(&[1, 4, 5])), &["bmm", "[2, 3, 4] and [1, 4, 5]"]);
     assert_error(numbers(&[4]).mm(&numbers(&[4, 5])), &["mm", "both must be 2-d"]);
     assert_error(numbers(&[3, 4]).mm(&numbers(&[4])), &["mm", "both must be 2-d"]);

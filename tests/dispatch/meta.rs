@@ -69,7 +69,7 @@ fn n141_a_trace_lists_calls_with_their_arguments() {
     f.call(&x).expect("a result");
     let dot = f.to_dot();
     assert!(dot.contains("add") && dot.contains("mul"), "{dot}");
-    // Reading a bool from a traced tensor is said, and the function runs in segments.
+    // Reading a bool from a traced tensor is reported, and the function runs in segments.
     let f = compile(|x: &Tensor| if x.gt(0.0)?.all((), false)?.item::<bool>()? { x.neg() } else { x.exp() });
     f.call(&x).expect("a result");
     assert_eq!(f.breaks()[0].reason, Reason::ReadsValue { op: "item".into() });

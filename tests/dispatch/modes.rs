@@ -1,4 +1,4 @@
-//! User modes: order, nesting, what they see, the ready-made ones (lines 109, 141).
+//! User modes: order, nesting, which calls they see, the built-in ones (lines 109, 141).
 
 use crate::{assert_error, tensor};
 use opfuse::dispatch::modes::{CallCounter, CallLog, Mode, NanCheck, Next, is_active, push_mode};
@@ -40,7 +40,7 @@ fn noted(calls_exp: [bool; 2], work: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn innermost_mode_is_asked_first() {
+fn the_innermost_mode_is_called_first() {
     let notes = noted([false, false], || drop(tensor().neg()));
     assert_eq!(notes, ["inner<neg", "outer<neg", "outer>neg", "inner>neg"]);
 }

@@ -80,7 +80,7 @@ fn n163_comparisons_promote_first() {
 fn n165_sizes_that_do_not_broadcast() {
     let text = "the size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1";
     assert_error(of(DType::F32, &[3, 4]).add(of(DType::F32, &[3, 5])), &[text]);
-    // Counted in the result, to whose last dims operands are aligned.
+    // The dim is one of the result; operands are aligned at its last dims.
     let text = "the size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 2";
     assert_error(of(DType::F32, &[4]).add(of(DType::F32, &[2, 3, 5])), &[text]);
 }

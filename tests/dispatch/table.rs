@@ -26,8 +26,8 @@ fn with_fallbacks() -> (Dispatcher, Vec<Library>) {
     (dispatcher, libraries)
 }
 
-/// One line of the list: the keys that have a kernel, and the slots that follow. A slot shows the key whose kernel it
-/// has; `F` is the fallback, `-` nothing, `A` the refusal of an ambiguous AutogradOther.
+/// One line of the list: the keys that have a kernel, and the resulting slots. A slot shows the key whose kernel it
+/// has. `F` is the fallback, `-` no kernel, and `A` the error of an ambiguous AutogradOther.
 struct Row {
     line: u32,
     registered: &'static [K],

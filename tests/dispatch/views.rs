@@ -1,4 +1,4 @@
-//! Views and the storage behind them (lines 144 to 150).
+//! Views and their storage (lines 144 to 150).
 
 use crate::assert_error;
 use opfuse::dispatch::modes::{CallLog, push_mode};
@@ -25,7 +25,7 @@ fn n144_a_view_of_a_view_has_the_root_as_base() {
 }
 
 #[test]
-fn n145_what_is_there_already_comes_back() {
+fn n145_calls_that_change_nothing_return_their_input() {
     let x = matrix(3, 4);
     assert!(x.contiguous().expect("itself").is_same(&x));
     assert!(x.to_dtype(DType::F32).expect("itself").is_same(&x));
@@ -40,7 +40,7 @@ fn n145_what_is_there_already_comes_back() {
 }
 
 #[test]
-fn n150_elements_seen_in_another_dtype() {
+fn n150_view_dtype_reinterprets_elements() {
     let x = matrix(2, 4);
     let cases: [(DType, &[usize], &[usize]); 3] =
         [(DType::F64, &[2, 2], &[2, 1]), (DType::I16, &[2, 8], &[8, 1]), (DType::I32, &[2, 4], &[4, 1])];
@@ -78,7 +78,7 @@ fn n147_sizes_are_not_changed_in_place() {
 }
 
 #[test]
-fn n148_views_in_place_give_only_what_is_there() {
+fn n148_in_place_views_accept_only_the_same_shape() {
     let x = matrix(2, 3);
     let ints = |numbers: &[i64]| Value::IntList(numbers.into());
     let changes: &[(&str, &[Value], &str)] = &[

@@ -198,7 +198,7 @@ fn items(code: &str) -> BTreeSet<String> {
     keywords.into_iter().flat_map(|keyword| declared(code, keyword).collect::<Vec<_>>()).collect()
 }
 
-/// The names that stand behind `keyword`. `mod name;` declares a file, which is found by its path.
+/// The names that follow `keyword`. `mod name;` declares a file, which is found by its path.
 fn declared<'a>(code: &'a str, keyword: &'a str) -> impl Iterator<Item = String> + 'a {
     let behind = words(code, keyword).map(move |at| code[at + keyword.len()..].trim_start());
     let names = behind.map(|rest| (leading_word(rest), rest)).filter(move |(name, rest)| {

@@ -2,7 +2,7 @@
 //!
 //! A name becomes public on purpose: it is added to `public.txt` in the commit that adds it. `UPDATE_EXPECT=1` writes
 //! the list anew. `#[doc(hidden)]` items are no part of it. A `pub use` of everything in a module is refused, because
-//! nobody sees what it makes public.
+//! it does not name what it makes public.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Graphs, plans and kernels as text; what the parser refuses; and a case for every algebraic rule.
+//! Graphs, plans and kernels as text, errors of the parser, and a case for every algebraic rule.
 
 use expect_test::{Expect, expect};
 use opfuse::internals::codegen::tier::Tier;
@@ -20,7 +20,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn softmax() {
+fn softmax_is_planned_as_one_kernel() {
     check(
         "graph {
            n0 = input: f32[4,8]
@@ -59,7 +59,7 @@ fn softmax() {
 }
 
 #[test]
-fn layer_norm() {
+fn layer_norm_is_planned_as_one_kernel() {
     check(
         "graph {
            n0 = input: f32[4,8]
@@ -121,7 +121,7 @@ fn layer_norm() {
 }
 
 #[test]
-fn bias_and_gelu() {
+fn bias_and_gelu_are_planned_as_one_kernel() {
     check(
         "graph {
            n0 = input: f16[4,8]
@@ -164,7 +164,7 @@ fn bias_and_gelu() {
 }
 
 #[test]
-fn a_chain_of_transposes() {
+fn transposes_around_pointwise_ops_are_planned_as_one_kernel() {
     check(
         "graph {
            n0 = input: f32[4,8]
@@ -206,7 +206,7 @@ fn a_chain_of_transposes() {
 }
 
 #[test]
-fn common_subexpressions_and_constants() {
+fn common_subexpressions_and_constants_are_folded() {
     check(
         "graph {
            n0 = input: f32[4]
@@ -382,10 +382,10 @@ fn every_rule_fires_where_it_holds_and_nowhere_else() {
     assert_eq!(untested, Vec::<&str>::new(), "rules without a case");
 }
 
-/// On devices a linear layer of 16-bit floats is a product of these, and so is every other product of what was only
-/// widened.
+/// On devices, a product of operands that were only widened from 16-bit floats becomes a product of the narrow
+/// operands.
 #[test]
-fn narrow_products_of_widened_operands() {
+fn products_of_widened_operands_become_narrow() {
     let check = |text: &str, expected: Expect| {
         let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
         let graph = decompose(&graph).unwrap_or_else(|error| panic!("{error}"));
@@ -412,7 +412,7 @@ fn narrow_products_of_widened_operands() {
             }
         "#]],
     );
-    // Views of what was widened are views of it as it was, where there are such.
+    // Views of a widened value become views of the narrow one, if the view exists for it.
     check(
         "graph {
            n0 = input: f16[2,3,4]
@@ -435,8 +435,8 @@ fn narrow_products_of_widened_operands() {
             }
         "#]],
     );
-    // Widened operands that somebody else reads stay; those of two dtypes, or of which one was f32 all along, are left
-    // alone.
+    // Widened operands with other readers stay. Products of two dtypes, or with an operand that was f32 before, are
+    // left alone.
     check(
         "graph {
            n0 = input: bf16[3,4,4]

@@ -1,10 +1,10 @@
-//! How far the scalar functions are from the numbers they approximate, in units of the last place.
+//! Errors of the scalar functions, in units of the last place.
 //!
-//! 32-bit functions are compared with the 64-bit ones of the standard library (`erf` and what it has not: with our own
-//! of 64 bits) on a stride through every bit pattern. 64-bit functions are compared with `tests/data/math64.csv`:
-//! points computed in 160 bits, each with the nearest double and what is left of the value in units of its last place.
-//! Operators that are made of several functions are measured alike, by way of tensors. `docs/accuracy.md` is the table
-//! of all that is measured here; `UPDATE_EXPECT=1` writes it anew.
+//! 32-bit functions are compared with the 64-bit ones of the standard library on a stride through every bit pattern;
+//! functions that it lacks are compared with our own in 64 bits. 64-bit functions are compared with the points of
+//! `tests/data/math64.csv`, computed in 160 bits. Each point has the nearest double, and the rest of the value in units
+//! of its last place. Operators that are made of several functions are measured in the same way, through tensors.
+//! `docs/accuracy.md` is the table of all results; `UPDATE_EXPECT=1` writes it anew.
 
 use expect_test::expect_file;
 use opfuse::internals::ir::scalar::func::Func;
@@ -77,8 +77,8 @@ fn reference(func: Func, args: &[f64]) -> f64 {
     }
 }
 
-/// What an error is measured against: the result, or the larger term where the reflection of a gamma function cancels;
-/// another term is near 1 there.
+/// The number whose last place is the unit of the error: the result, or the larger term where the reflection of a gamma
+/// function cancels.
 fn measure(func: Func, x: f64, want: f64) -> f64 {
     match func {
         Func::Lgamma if x < 0.0 => want.abs().max(math::lgamma64(-x).abs()).max(1.0),
@@ -104,7 +104,7 @@ fn ulps32_of(got: f32, want: f64, measure: f64) -> f64 {
     if f64::from(got) == want || (got.is_infinite() && got == want as f32) {
         return if got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
     }
-    // Infinity stands where the next float would.
+    // Infinity counts as the next float.
     let got = if got.is_infinite() { 2_f64.powi(128).copysign(got.into()) } else { f64::from(got) };
     let exponent = ((measure.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
     (got - want).abs() / 2_f64.powi(exponent - 23)
@@ -121,17 +121,17 @@ struct Worst {
 impl Worst {
     fn see(&mut self, ulps: f64, args: &impl std::fmt::Debug) {
         self.n_points += 1;
-        // A NaN of an error must not pass for a small one.
+        // An error that is NaN is kept as the worst.
         if ulps > self.ulps || ulps.is_nan() {
             (self.ulps, self.args) = (ulps, format!("{args:?}"));
         }
     }
 
-    /// What is wrong with it.
+    /// A message if the error is out of bounds.
     fn violation(&self, name: &str, width: u32, bound: f64) -> Option<String> {
         let Worst { ulps, args, n_points } = self;
         assert!(*n_points > 100, "{name} of {width} bits: only {n_points} points");
-        // A NaN of an error is within no bound.
+        // An error that is NaN is out of bounds.
         let is_within = *ulps <= bound;
         (!is_within).then(|| format!("{name} of {width} bits is {ulps} ulp off at {args}, more than {bound}"))
     }
@@ -162,7 +162,7 @@ impl Stream {
 
 /// A stride through every bit pattern, the middle of the range, where functions are used, and special values.
 fn points_32() -> impl Iterator<Item = f32> {
-    // A prime, so that all low bits are seen as well as all exponents.
+    // A prime, so that all low bits occur as well as all exponents.
     const STRIDE: usize = 9_973;
     let specials = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE, 1.0, -1.0, f32::MAX];
     let patterns = (0..u32::MAX).step_by(STRIDE).map(f32::from_bits);
@@ -202,7 +202,7 @@ fn pow_32() -> Worst {
 
 /// Every pair of numbers that C99 has a rule for, in both widths, against the standard library's `powf`.
 #[test]
-fn pow_special_cases() {
+fn pow_has_the_special_cases_of_c99() {
     let huge = f64::from(f32::MAX);
     let tiny = f64::from(f32::from_bits(1));
     let sizes = [0.0, tiny, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 16_777_215.0, 16_777_216.0, huge, f64::INFINITY, f64::NAN];
@@ -242,9 +242,9 @@ fn atan2_32() -> Worst {
     worst
 }
 
-/// The angles that the short reduction takes are those where it has the bits of the long one.
+/// The short reduction of angles has the bits of the long one, wherever it is used.
 #[test]
-fn small_angles_are_the_same() {
+fn small_angles_have_the_same_bits() {
     let angles = (0..1_000_000).step_by(7).map(f64::from).chain([0.0, 1e-300, 0.5, 1e-20]);
     for x in angles.flat_map(|x| [x, -x, x * 1.000_123]) {
         for (short, long) in [
@@ -266,14 +266,14 @@ fn small_angles_are_the_same() {
 }
 
 #[test]
-fn exponentials_of_what_is_not_positive_are_the_same() {
+fn the_exponential_for_nonpositive_numbers_has_the_same_bits() {
     let same_32 = |x: f32| {
         let (short, long) = (math::not_positive::exp32(x), math::exp32(x));
         assert!(short.to_bits() == long.to_bits() || short.is_nan() && long.is_nan(), "{x}: {short}, {long}");
     };
     let sign = 1 << 31;
     (sign..=u32::MAX).step_by(251).map(f32::from_bits).for_each(same_32);
-    // Where results are subnormal, where they vanish, where the power does, and what has no neighbours.
+    // Subnormal results, results that underflow, powers that underflow, and special values.
     (870_000..1_120_000).map(|x| x as f32 / -10_000.0).for_each(same_32);
     [0.0, -0.0, -f32::MIN_POSITIVE, f32::MIN, f32::NEG_INFINITY, f32::NAN].into_iter().for_each(same_32);
     let same_64 = |x: f64| {
@@ -323,7 +323,7 @@ impl Point {
         let exponent = |number: f64| ((number.to_bits() >> 52) & 0x7ff) as i32;
         let larger = exponent(measure) - exponent(*want);
         if larger > 0 {
-            // What is far apart in places of the value is close in those of the larger number.
+            // The distance in units of the value may be large, and small in units of the larger number.
             let place = |number: f64| 2_f64.powi(exponent(number) - 1023 - 52);
             return (got - want - rest * place(*want)).abs() / place(measure);
         }
@@ -338,8 +338,7 @@ struct Composed {
     name: &'static str,
     call: fn(&Tensor) -> Result<Tensor>,
     reference: fn(f64) -> f64,
-    /// What its error is measured against, from argument and value: a larger number where it is made of terms that
-    /// cancel.
+    /// The number whose last place is the unit of the error, from argument and value: a larger one where terms cancel.
     measure: fn(f64, f64) -> f64,
     /// The largest errors in ulp of 32 and 64 bits.
     bounds: (f64, f64),
@@ -386,7 +385,7 @@ fn mish(x: f64) -> f64 {
 
 impl Composed {
     fn worst_32(&self) -> Result<Worst> {
-        // Next to the largest numbers, terms that are larger than the result have no values.
+        // Near the largest numbers, terms that are larger than the result overflow.
         let args: Vec<f32> = points_32().filter(|x| !x.is_finite() || x.abs() < 1e38).collect();
         let got = (self.call)(&Tensor::from_slice(&args, &[args.len()])?)?.to_vec::<f32>()?;
         let mut worst = Worst::default();
@@ -459,7 +458,7 @@ fn errors_are_bounded_and_documented() -> Result<()> {
         let (_, points) = wide.iter().find(|(name, _)| name == op.name).expect("every operator has points");
         row(op.name, [op.worst_32()?, op.worst_64(points)?], op.bounds);
     }
-    // Elsewhere the standard library, which f32 is compared with, has other last places.
+    // On other systems the standard library, which f32 is compared with, has other errors.
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         expect_file!["../../docs/accuracy.md"].assert_eq(&page);
     }
@@ -467,12 +466,12 @@ fn errors_are_bounded_and_documented() -> Result<()> {
     Ok(())
 }
 
-/// The ends of the ranges, which no tolerance excuses: values by their bits, in both widths.
+/// The ends of the ranges: values are compared by their bits, in both widths.
 #[test]
-fn special_cases() {
+fn functions_are_exact_at_the_ends_of_their_ranges() {
     const INF: f64 = f64::INFINITY;
     const NAN: f64 = f64::NAN;
-    // x, then f(x); a NaN stands for any.
+    // x, then f(x); a NaN matches any NaN.
     let cases: [(Func, &[(f64, f64)]); 25] = [
         (Func::Exp, &[(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (1e4, INF), (-1e4, 0.0), (NAN, NAN)]),
         (Func::Exp2, &[(0.0, 1.0), (3.0, 8.0), (-20.0, 9.5367431640625e-7), (INF, INF), (-INF, 0.0), (NAN, NAN)]),
@@ -526,7 +525,7 @@ fn special_cases() {
 }
 
 #[test]
-fn names_round_trip() {
+fn names_of_functions_parse_back() {
     for (func, row) in Func::ALL.into_iter().zip(BOUNDS) {
         assert_eq!(Func::from_name(func.name()), Some(func));
         assert_eq!(func, row.0, "the bounds follow the declaration");

@@ -1,4 +1,5 @@
-//! The memory of compiled functions: it does not grow with the shapes seen, and a first call takes no more than others.
+//! The memory of compiled functions: it does not grow with the number of shapes, and a first call takes no more than
+//! later ones.
 //!
 //! The account covers the process, so each test runs in one of its own.
 
@@ -8,7 +9,7 @@ use opfuse::device::allocator;
 use opfuse::internals::codegen::cache;
 use opfuse::{DType, Result, Tensor, compile};
 
-/// Bytes of this process that are in memory, if the system says so.
+/// The resident bytes of this process, if the system reports them.
 fn resident() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(pages.split_whitespace().nth(1)?.parse::<usize>().ok()? * 4096)
@@ -20,7 +21,7 @@ fn sizes(index: usize) -> [usize; 5] {
 }
 
 #[test]
-fn a_first_call_has_no_memory_for_what_is_between() -> Result<()> {
+fn a_first_call_allocates_no_intermediate_values() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }
@@ -36,12 +37,12 @@ fn a_first_call_has_no_memory_for_what_is_between() -> Result<()> {
     allocator::reset_peak();
     f.call(&x)?;
     let taken = allocator::stats().peak_bytes - before;
-    // The result, and what kernels take for themselves.
+    // The result, and scratch memory of kernels.
     assert!((4 << 20..6 << 20).contains(&taken), "{taken} bytes");
     Ok(())
 }
 
-/// What changes one row of a large tensor takes no memory for the others, eagerly and compiled.
+/// A write of one row of a large tensor takes no memory for the other rows, eagerly and compiled.
 #[test]
 fn a_write_of_a_row_takes_memory_for_a_row() -> Result<()> {
     type Write = fn(&Tensor, &Tensor, &Tensor) -> Result<()>;
@@ -79,7 +80,7 @@ fn memory_is_flat_over_a_hundred_thousand_shapes() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }
-    // Unoptimized builds see a tenth of them, from all parts.
+    // Unoptimized builds run a tenth of them, spread over all.
     let step = if cfg!(debug_assertions) { 10 } else { 1 };
     let n_shapes = 100_000 / step;
     let f = compile_with(
@@ -88,7 +89,7 @@ fn memory_is_flat_over_a_hundred_thousand_shapes() -> Result<()> {
     );
     let mut before = None;
     for n in 0..n_shapes {
-        // Half of them go by until everything that is bounded is full.
+        // The caches are full after half of them.
         if n == n_shapes / 2 {
             before = resident();
         }

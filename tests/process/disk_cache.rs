@@ -1,7 +1,7 @@
-//! Machine code kept on disk: the bits are those of code made now, and nothing in the folder does any harm.
+//! Machine code kept on disk: it has the bits of fresh code, and no file in the folder does harm.
 //!
-//! The folder belongs to the process, so each test runs in one of its own. Machines for which no code is kept say that
-//! they skip.
+//! The folder is a setting of the process, so each test runs in a process of its own. On machines for which no code is
+//! kept, the tests say that they were skipped.
 
 #![allow(unsafe_code, reason = "a program is run on buffers made here")]
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
@@ -28,13 +28,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A folder of its own that code is kept in, and that is gone afterwards.
+/// A folder for code, removed afterwards.
 struct Kept {
     path: PathBuf,
 }
 
 impl Kept {
-    /// In the process of the test alone; elsewhere the test is started there, and there is nothing left to do.
+    /// Makes the folder in the test's own process. In the parent process it starts that process and returns `None`.
     fn new(name: &str) -> Option<Kept> {
         if x64::Level::best().is_none() {
             println!("skipped: this machine has neither AVX-512 nor AVX2");
@@ -83,7 +83,7 @@ fn small() -> Case {
     place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50])
 }
 
-/// A kernel of its own for each number, of one file: some are longer than others.
+/// A different kernel for each number; some are longer than others.
 fn numbered(n: usize) -> Case {
     let mut b = Builder::default();
     let x = b.load(DType::F32, Source::Memory, Level::Full);
@@ -97,7 +97,7 @@ fn numbered(n: usize) -> Case {
     place(&mut Random::new(n as u64), b.kernel, &[2], &[50])
 }
 
-/// Compiles for the machine's best level, and holds what comes out against the interpreter.
+/// Compiles for the machine's best instruction set, and compares with the interpreter.
 fn check(case: &Case, what: &str) {
     let level = x64::Level::best().expect("looked at before");
     if let Ok(program) = x64::compile(level, &case.kernel, Lanes::Inner, &case.classes()) {
@@ -106,13 +106,13 @@ fn check(case: &Case, what: &str) {
 }
 
 #[test]
-fn what_was_kept_has_the_same_bits() {
+fn stored_code_has_the_same_bits() {
     let Some(kept) = Kept::new("same") else { return };
     let cases = |round: &str| {
         for seed in 0..150 {
             random_case(seed).check_all(&format!("{round}, seed {seed}"), seed as usize);
         }
-        // Block results and row buffers, which a launch has to know of.
+        // Kernels with block results and row buffers, which a launch allocates.
         for n in [64, 1024, 3 * FOLD_BLOCK + 37] {
             place(&mut Random::new(1), normalized(), &[2, 2], &[n]).check_all(round, 1);
         }
@@ -120,9 +120,9 @@ fn what_was_kept_has_the_same_bits() {
     cases("made");
     let made = kept.stats();
     assert_eq!((made.not_stored, made.removed), (0, 0), "{made:?}");
-    // Machines with AVX-512 keep code of two levels.
+    // Machines with AVX-512 keep code for two instruction sets.
     assert!(made.stored > 50 && made.misses.iter().sum::<u64>() == made.stored, "{made:?}");
-    // Another process would begin like this.
+    // Another process would start like this.
     disk::use_folder(Some(&kept.path)).expect("it is there");
     cases("kept");
     let found = kept.stats();
@@ -130,9 +130,9 @@ fn what_was_kept_has_the_same_bits() {
     assert_eq!(found.hits, made.hits + made.stored);
 }
 
-/// A kernel of little work begins in the vm, but not where its code need not be compiled.
+/// A kernel of little work begins in the vm, unless its code is on disk.
 #[test]
-fn what_was_kept_is_not_put_off() {
+fn stored_code_runs_from_the_first_call() {
     let Some(kept) = Kept::new("first") else { return };
     let mut b = Builder::default();
     let x = b.load(DType::F32, Source::Memory, Level::Full);
@@ -152,14 +152,14 @@ fn what_was_kept_is_not_put_off() {
     let code = first();
     assert_eq!((code.now().entry.compiled.tier(), code.tier_up()), (Tier::X64, None));
     assert_eq!(kept.stats().hits, 1);
-    // A file that is of no use is found out then, and written again.
+    // An invalid file is detected, and written again.
     fs::write(kept.file(), "nothing").expect("it can be written");
     let code = first();
     assert_eq!((code.now().entry.compiled.tier(), kept.stats().missed(Miss::Damaged)), (Tier::X64, 1));
 }
 
 #[test]
-fn no_byte_of_a_file_can_be_another_one() {
+fn a_changed_byte_invalidates_a_file() {
     let Some(kept) = Kept::new("flipped") else { return };
     let case = small();
     check(&case, "made");
@@ -179,7 +179,7 @@ fn no_byte_of_a_file_can_be_another_one() {
 }
 
 #[test]
-fn no_file_is_of_use_that_is_not_whole() {
+fn a_truncated_file_is_not_used() {
     let Some(kept) = Kept::new("cut") else { return };
     let case = small();
     check(&case, "made");
@@ -197,9 +197,9 @@ fn no_file_is_of_use_that_is_not_whole() {
     assert_eq!(kept.stats().hits, 1);
 }
 
-/// The whole key stands in a file, so a name alone leads to nothing.
+/// A file holds its whole key, so a matching name is not enough.
 #[test]
-fn a_file_of_another_kernel_is_left_aside() {
+fn a_file_of_another_kernel_is_not_used() {
     let Some(kept) = Kept::new("other") else { return };
     let (one, other) = (small(), place(&mut Random::new(3), folded(Combine::Max, DType::F32), &[2], &[50]));
     check(&one, "made");
@@ -213,7 +213,7 @@ fn a_file_of_another_kernel_is_left_aside() {
 }
 
 #[test]
-fn what_others_may_write_is_not_run() {
+fn files_that_others_may_write_are_not_run() {
     let Some(kept) = Kept::new("others") else { return };
     let case = small();
     check(&case, "made");
@@ -229,7 +229,7 @@ fn what_others_may_write_is_not_run() {
         let seen = (now.hits - before.hits, now.missed(Miss::Untrusted) - before.missed(Miss::Untrusted));
         assert_eq!(seen, if trusted { (1, 0) } else { (0, 1) }, "{mode:o}");
     }
-    // Links lead anywhere.
+    // Links may point anywhere, and are not followed.
     let elsewhere = kept.path.join("elsewhere");
     fs::rename(&file, &elsewhere).expect("it is ours");
     symlink(&elsewhere, &file).expect("it can be made");
@@ -259,7 +259,7 @@ fn a_folder_that_cannot_be_made_is_an_error() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_done_without() {
+fn a_folder_that_was_removed_is_not_needed() {
     let Some(kept) = Kept::new("gone") else { return };
     fs::remove_dir_all(&kept.path).expect("it is ours");
     fs::write(&kept.path, "a file in its place").expect("it can be written");
@@ -271,7 +271,7 @@ fn a_folder_that_is_gone_is_done_without() {
 }
 
 #[test]
-fn the_oldest_files_make_room() {
+fn the_least_recently_used_files_are_removed() {
     let Some(kept) = Kept::new("room") else { return };
     let foreign = kept.path.join("notes.txt");
     fs::write(&foreign, vec![0; 1 << 20]).expect("it can be written");
@@ -287,7 +287,7 @@ fn the_oldest_files_make_room() {
         let own = kept.files().into_iter().filter(|file| *file != foreign);
         own.map(|file| fs::metadata(file).expect("it is there").len()).sum()
     };
-    // Files of before, each a minute older than the next, and one that a process left unfinished.
+    // Older files, each a minute older than the next, and one that a process left unfinished.
     let long_ago = SystemTime::now() - Duration::from_secs(86_400);
     for n in 0..120 {
         let before = kept.files();
@@ -320,16 +320,16 @@ fn the_oldest_files_make_room() {
     };
     assert_eq!((hits(0), hits(119)), (1, 1), "used lately");
     assert_eq!(hits(1), 0, "not used for long");
-    // The bound holds however much is written.
+    // The limit holds however much is written.
     for n in 3000..3400 {
         check(&case(n), "written");
         assert!(n_bytes(&kept) <= bound, "{} of {bound}", n_bytes(&kept));
     }
 }
 
-/// Threads stand for processes, too: each has a folder of its own, which knows nothing of the others.
+/// Threads with separate folder objects act like processes.
 #[test]
-fn many_write_and_read_at_once() {
+fn threads_write_and_read_at_once() {
     let Some(kept) = Kept::new("many") else { return };
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -354,10 +354,10 @@ fn many_write_and_read_at_once() {
     assert_eq!((stats.misses, stats.stored), ([0; 5], 0), "all were whole: {stats:?}");
 }
 
-/// Names what is checked in a process of its own.
+/// Names the case that runs in a process of its own.
 const CASE: &str = "OPFUSE_TEST_DISK";
 
-/// Off, on, and of no use, as `OPFUSE_CACHE_DIR` says.
+/// `OPFUSE_CACHE_DIR` unset, set, and set to an unusable folder.
 #[test]
 fn the_environment_names_the_folder() {
     if let Ok(expected) = std::env::var(CASE) {

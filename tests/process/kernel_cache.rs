@@ -1,4 +1,4 @@
-//! Kernels that compiled functions share: how often anything is compiled.
+//! Kernels that compiled functions share: how often kernels are compiled.
 //!
 //! The counters belong to the process, so each test runs in one of its own.
 
@@ -18,7 +18,7 @@ fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {
         runs.fetch_add(1, Ordering::Relaxed);
         softmax_by_parts(&x.mul(0.123)?.add(0.5)?)
     });
-    // Sizes 2 and 3 see every case there is: one row apart, any number of rows alike.
+    // Sizes 2 and 3 compile every variant of the kernels.
     f.call(&ramp(&[2, 40]))?;
     let before = cache::stats().compilations;
     for rows in 3..1003 {
@@ -35,9 +35,9 @@ fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {
     Ok(())
 }
 
-/// Counts that gradients divide by are arguments of kernels as those of the way there are.
+/// Counts that a backward pass divides by are arguments of kernels, like those of the forward pass.
 #[test]
-fn gradients_of_a_new_size_find_their_kernels() -> Result<()> {
+fn gradients_of_a_new_size_compile_nothing() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }

@@ -1,5 +1,4 @@
-//! Tests of what a process has once: its memory, its kernels and their counts, its folder of machine code, its system
-//! calls.
+//! Tests of process-wide state: memory, compiled kernels and their counts, the folder of machine code, system calls.
 //!
 //! Each test runs in a process of its own: it starts this program again for itself alone.
 

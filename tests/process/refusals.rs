@@ -1,7 +1,7 @@
-//! What the system may refuse: memory for code, huge pages, threads. Work goes on another way, with the same bits.
+//! The system may refuse memory for code, huge pages, and threads. Calls then take another path, with the same bits.
 //!
-//! Each case runs in a process of its own, whose kernel is told (by a filter of system calls) to refuse the calls in
-//! question. On other systems than Linux the tests say that they were skipped.
+//! Each case runs in a process of its own, in which a filter refuses certain system calls. On other systems than Linux
+//! the tests say that they were skipped.
 
 #![allow(unsafe_code, reason = "a filter of system calls is installed")]
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names the case in the process of its own.
 const CASE: &str = "OPFUSE_TEST_REFUSED";
-/// What it has to compute.
+/// The result that it has to compute.
 const EXPECTED: &str = "OPFUSE_TEST_EXPECTED";
 
-/// What is refused, and what is to be seen then.
+/// A refused system call, and a check of its effect.
 #[cfg(target_os = "linux")]
 struct Case {
     name: &'static str,
@@ -107,7 +107,7 @@ fn digest() -> Result<String> {
     Ok(format!("{:x}", hasher.finish()))
 }
 
-/// Has the kernel refuse system calls of this thread, and of those that it starts, from now on.
+/// From now on the system refuses these calls of this thread, and of threads that it starts.
 #[cfg(target_os = "linux")]
 fn refuse(case: &Case) -> std::io::Result<()> {
     let op = |code: u32, jt: usize, jf: usize, k: u32| libc::sock_filter {
@@ -123,7 +123,7 @@ fn refuse(case: &Case) -> std::io::Result<()> {
     let mut program = vec![load(number)];
     let n = case.calls.len();
     for (index, &call) in case.calls.iter().enumerate() {
-        // To the look at the argument, or behind everything to the permission.
+        // Jumps to the check of the argument, or to the end, which allows the call.
         let miss = if index + 1 == n { 3 } else { 0 };
         program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, n - 1 - index, miss, call as u32));
     }
@@ -145,7 +145,7 @@ fn refuse(case: &Case) -> std::io::Result<()> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_refused_is_done_without() -> Result<()> {
+fn refused_system_calls_keep_the_bits() -> Result<()> {
     if let Ok(name) = std::env::var(CASE) {
         let case = CASES.iter().find(|case| case.name == name).expect("the parent names a case");
         if let Err(error) = refuse(case) {
@@ -171,6 +171,6 @@ fn what_is_refused_is_done_without() -> Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 #[test]
-fn what_is_refused_is_done_without() {
+fn refused_system_calls_keep_the_bits() {
     println!("skipped: the test needs Linux");
 }

@@ -1,5 +1,5 @@
-//! Small eager calls, which take shortcuts: a call that was made before is known by its op, arguments and layouts, its
-//! kernel runs without locks, and its memory is that of results that are gone. Nobody may notice.
+//! Small eager calls take shortcuts that must not change results. A repeated call is found by its op, arguments and
+//! layouts. Its kernel runs without locks, and its result uses recycled memory.
 
 use crate::alone::has_run_alone;
 use opfuse::device::allocator;
@@ -18,7 +18,7 @@ fn values(tensor: &Tensor) -> Vec<i64> {
 
 type Call = (&'static str, fn(&Tensor, &Tensor) -> Result<Tensor>, fn(i64, i64) -> i64);
 
-/// Calls on whole numbers that a float holds exactly, and what they give.
+/// Calls on whole numbers that a float holds exactly, with their results.
 const CALLS: &[Call] = &[
     ("add", |a, b| a + b, |a, b| a + b),
     ("sub", |a, b| a - b, |a, b| a - b),
@@ -45,7 +45,7 @@ const CALLS: &[Call] = &[
 /// The first operand counts from −10, the second from −3 and by threes. Names the calls that are wrong.
 fn wrong_calls(n: usize) -> Vec<String> {
     let (a, b) = (|index: usize| index as i64 - 10, |index: usize| 3 * index as i64 - 3);
-    // Neighbours of what is read, which must not matter.
+    // Elements around the operands, which must not matter.
     let inside = |number: &dyn Fn(usize) -> i64| {
         let all = [vec![99], (0..n).map(number).collect(), vec![-99]].concat();
         tensor(all).slice(0, 1, Some(n as i64 + 1), 1).expect("it is inside")
@@ -75,11 +75,11 @@ fn wrong_calls(n: usize) -> Vec<String> {
 }
 
 #[test]
-fn calls_that_are_made_again_give_the_same() {
+fn repeated_calls_give_the_same() {
     if has_run_alone() {
         return;
     }
-    // More calls than a thread keeps at hand, in an order where each pushes others out, twice.
+    // More calls than a thread's cache holds, twice, in an order in which each evicts others.
     for n in (0..70).chain([127, 128, 129, 511, 512, 513, 1000]).chain([0, 1, 63, 64, 65]) {
         assert_eq!(wrong_calls(n), Vec::<String>::new());
     }
@@ -87,7 +87,7 @@ fn calls_that_are_made_again_give_the_same() {
 
 type Write = (&'static str, fn(&Tensor, &Tensor) -> Result<()>, fn(i64, i64) -> i64);
 
-/// Writes to the first operand, and what is there then; its first element was −10.
+/// Writes to the first operand, whose first element is −10, and its elements afterwards.
 const WRITES: &[Write] = &[
     ("add_", |a, b| a.add_(b), |a, b| a + b),
     ("add_scaled_", |a, b| a.add_scaled_(b, 3), |a, b| a + 3 * b),
@@ -103,9 +103,9 @@ const WRITES: &[Write] = &[
     ("three operands", |a, b| a.addcmul_(b, b, 1), |a, b| a + b * b),
 ];
 
-/// A write that is made again takes a shorter way; it does the same and is counted.
+/// A repeated write takes a shortcut, does the same, and increments the version.
 #[test]
-fn writes_that_are_made_again_do_the_same() -> Result<()> {
+fn repeated_writes_do_the_same() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }
@@ -130,7 +130,7 @@ fn writes_that_are_made_again_do_the_same() -> Result<()> {
 }
 
 #[test]
-fn threads_do_not_notice_each_other() {
+fn threads_do_not_disturb_each_other() {
     if has_run_alone() {
         return;
     }
@@ -145,7 +145,7 @@ fn threads_do_not_notice_each_other() {
     });
 }
 
-/// A write takes place before a read or after it, whole.
+/// A read sees the whole of a write or nothing of it.
 #[test]
 fn reads_see_all_of_a_write_or_nothing() {
     if has_run_alone() {
@@ -169,7 +169,7 @@ fn reads_see_all_of_a_write_or_nothing() {
                             _ => zeros.addcmul(x, x, 0).and_then(|none| (x - none)? * 2),
                         };
                         let sum = values(&sum.expect("memory is there"));
-                        // Sums of two reads, where what is read twice may have changed between calls, not within one.
+                        // A sum of the same operand read twice: it may change between calls, but not within one.
                         assert!(sum.iter().all(|&value| value == sum[0]), "{reader}: {sum:?}");
                         assert!(sum[0] >= last, "{reader}: time goes back from {last} to {sum:?}");
                         last = sum[0];
@@ -193,7 +193,7 @@ fn reads_see_all_of_a_write_or_nothing() {
 }
 
 #[test]
-fn writes_to_operands_are_seen_by_calls_at_hand() {
+fn repeated_calls_see_writes_to_their_operands() {
     if has_run_alone() {
         return;
     }
@@ -221,7 +221,7 @@ fn writes_to_operands_are_seen_by_calls_at_hand() {
 }
 
 #[test]
-fn errors_leave_calls_as_they_were() {
+fn errors_do_not_change_later_calls() {
     if has_run_alone() {
         return;
     }
@@ -237,9 +237,9 @@ fn errors_leave_calls_as_they_were() {
     }
 }
 
-/// What is said of a thread holds for calls at hand, too.
+/// Modes and settings of a thread apply to repeated calls, too.
 #[test]
-fn modes_are_asked_in_every_call() {
+fn modes_see_every_repeated_call() {
     if has_run_alone() {
         return;
     }
@@ -269,9 +269,9 @@ fn modes_are_asked_in_every_call() {
     assert!(made_quietly.add_(&y).is_err(), "it is an inference tensor");
 }
 
-/// Results come and go on many threads, and nothing is left of them.
+/// Results are made and dropped on many threads, and all memory is freed.
 #[test]
-fn results_go_on_other_threads() {
+fn results_may_be_dropped_on_other_threads() {
     if has_run_alone() {
         return;
     }

@@ -13,7 +13,7 @@ use opfuse::internals::fusion::{Options, StepKind, plan};
 use opfuse::ir::{Attrs, Graph, Op, TensorType};
 use opfuse::{DType, Explain, Result, Tensor, compile};
 
-/// A chain of as many different ops on `n` elements.
+/// A chain of these ops on `n` elements.
 fn chain(n: usize, ops: &[Op]) -> Lowered {
     let mut graph = Graph::new();
     let mut last = graph.input(TensorType::contiguous(DType::F32, &[n]));
@@ -47,13 +47,13 @@ fn little_work_begins_in_the_vm_and_gets_machine_code() {
     }
     assert!(matches!(code.next(&kernel, &geometry).entry.compiled, Compiled::X64(_)));
     assert_eq!((code.now().entry.compiled.tier(), code.tier_up()), (Tier::X64, None));
-    // The next launch finds it.
+    // The next launch uses it.
     let other = Code::new(None, &kernel, &geometry).expect("it is compiled");
     assert_eq!((other.now().entry.compiled.tier(), other.tier_up()), (Tier::X64, None));
 }
 
 #[test]
-fn warming_makes_it_now() {
+fn warming_compiles_machine_code_at_once() {
     if has_run_alone() {
         return;
     }
@@ -65,7 +65,7 @@ fn warming_makes_it_now() {
 }
 
 #[test]
-fn much_work_and_tiers_asked_for_are_not_put_off() {
+fn much_work_and_a_forced_tier_get_machine_code_at_once() {
     if has_run_alone() {
         return;
     }
@@ -77,7 +77,7 @@ fn much_work_and_tiers_asked_for_are_not_put_off() {
     assert_eq!((code.now().entry.compiled.tier(), code.tier_up()), (Tier::Cranelift, None));
 }
 
-/// Sizes that are called once each heat the same kernel.
+/// Calls with different sizes count for the same kernel.
 #[test]
 fn calls_of_all_sizes_count() {
     if has_run_alone() {
@@ -101,9 +101,9 @@ fn calls_of_all_sizes_count() {
     assert!(calls[n_before..].iter().all(Option::is_none), "{calls:?}");
 }
 
-/// A compiled function says what will run it, and has eager's bits before and after.
+/// A report says which tier will take over. Bits are eager's before and after.
 #[test]
-fn a_function_says_when_and_keeps_its_bits() -> Result<()> {
+fn a_report_announces_the_tier_up_and_bits_stay() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }

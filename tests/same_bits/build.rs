@@ -1,4 +1,4 @@
-//! Proposals: calls of every op with operands and arguments that suit it, found or made in a growing graph.
+//! Proposals: calls of every op with plausible operands and arguments, found or made in a growing graph.
 //!
 //! A proposal need not be legal. The op's own inference judges it, and a refused one is simply proposed anew.
 
@@ -23,11 +23,11 @@ pub(crate) struct Case {
 pub(crate) struct Builder {
     /// The graph so far.
     pub(crate) graph: Graph,
-    /// Where choices come from.
+    /// The source of random choices.
     pub(crate) random: Random,
-    /// What each input holds.
+    /// The kind of values of each input.
     pub(crate) fills: Vec<Fill>,
-    /// Most elements of a value.
+    /// The most elements of a value.
     pub(crate) limit: usize,
     /// The shape that most values have or broadcast to.
     pub(crate) shape: Vec<usize>,
@@ -85,7 +85,7 @@ impl Builder {
             }
         };
         for (stride, &size) in strides.iter_mut().zip(sizes) {
-            // The stride of a single element means nothing; views leave anything there.
+            // The stride of a dim of size 1 has no meaning, so views may leave any number.
             if size == 1 && random.percent(15) {
                 *stride = random.below(40);
             }
@@ -117,7 +117,7 @@ impl Builder {
         }
     }
 
-    /// A number as programs contain them.
+    /// A number as in typical programs.
     pub(crate) fn scalar(&mut self) -> Scalar {
         let random = &mut self.random;
         match random.below(12) {
@@ -139,7 +139,7 @@ impl Builder {
         }
     }
 
-    /// A value of the graph that fits, late ones more often; plain numbers only now and then.
+    /// A value of the graph that fits. Late values come more often, and plain numbers rarely.
     pub(crate) fn find(&mut self, fits: impl Fn(&TensorType) -> bool) -> Option<NodeId> {
         let numbers = self.random.percent(3);
         let found = self
@@ -234,7 +234,7 @@ impl Builder {
             args.push(arg);
         }
         if op == Op::BinaryCrossEntropy {
-            // Elsewhere there are no probabilities.
+            // Other values are no probabilities.
             args[0] = self.plain(Op::Sigmoid, &[args[0]])?;
         }
         let attrs = self.pointwise_attrs(op);

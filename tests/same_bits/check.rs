@@ -1,7 +1,6 @@
-//! Is a graph the same compiled as node by node?
+//! Compares a compiled graph with its nodes run one by one.
 //!
-//! The reference is eager: every node of the graph as it was written, run alone. Nothing of the pipeline but the ops
-//! themselves takes part in it.
+//! The reference is eager: every node of the original graph, run alone. It uses nothing of the pipeline but the ops.
 
 use super::build::Case;
 use super::legality::{broken_by_groups, broken_by_plan};
@@ -29,7 +28,7 @@ use std::time::Duration;
 /// Instructions of the longest kernel that [`refused`] accepts: many single ops have fewer, many groups have more.
 const MOST_INSTS: usize = 12;
 
-/// What is checked beside the tiers.
+/// What is checked besides the tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// The tiers alone.
@@ -38,7 +37,7 @@ pub(crate) enum Effort {
     Interpreter,
 }
 
-/// What is wrong with a case, if anything is.
+/// The first failure of a case, if there is one.
 pub(crate) fn failure(case: &Case, effort: Effort) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| check(case, effort).err())).unwrap_or_else(|payload| Some(message(&*payload)))
 }
@@ -51,7 +50,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
 fn check(case: &Case, effort: Effort) -> Result<(), String> {
     let text = case.graph.to_string();
     let parsed: Graph = text.parse().map_err(|error| format!("the text does not parse: {error}"))?;
-    // Numbers that are NaN print without their payload, so the text is what is compared.
+    // NaN numbers print without their payload, so texts are compared.
     if parsed.to_string() != text {
         return Err(format!("the text parses to another graph:\n{parsed}"));
     }
@@ -74,7 +73,7 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
         if effort == Effort::Interpreter && tier == Some(Tier::Vm) {
             refused(case, &options, &expected)?;
             for parts in [Parts::Base, Parts::Ops] {
-                taken_apart(case, &built, &options, parts, &expected)?;
+                split_plan(case, &built, &options, parts, &expected)?;
             }
             interpreted(&built, &case.inputs)?;
             counted(&case.graph, &built, &case.inputs, &expected)?;
@@ -83,7 +82,7 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
     Ok(())
 }
 
-/// The limits that a case is planned with: where the tier is chosen, others for other graphs.
+/// The limits of a case's plan. Where the tier is chosen, they differ from graph to graph.
 fn options(case: &Case, tier: Option<Tier>) -> Options {
     let default = Options::default();
     let others = [
@@ -99,7 +98,7 @@ fn options(case: &Case, tier: Option<Tier>) -> Options {
     if tier.is_none() { others[case.graph.len() % others.len()] } else { default }
 }
 
-/// The groups of the base partitioner and the kernels of the plan keep the rules of legality.
+/// Checks that the groups of the base partitioner and the kernels of the plan are legal.
 fn legal(built: &Built, options: &Options) -> Result<(), String> {
     let pattern_graph = pattern_graph(&built.graph);
     let groups = partition(&pattern_graph, options).groups;
@@ -107,7 +106,7 @@ fn legal(built: &Built, options: &Options) -> Result<(), String> {
     broken.or_else(|| broken_by_plan(&built.graph, options, &built.plan)).map_or(Ok(()), Err)
 }
 
-/// By the cost model, a plan takes no longer than op by op.
+/// Checks that a plan takes no longer than op by op, by the cost model.
 fn worth(built: &Built, options: &Options) -> Result<(), String> {
     let cost = CostModel::new(&built.graph, options.rates);
     let time = |plan: &Plan| plan.steps.iter().map(|step| cost.unit(step)).sum::<f64>();
@@ -125,8 +124,8 @@ fn worth(built: &Built, options: &Options) -> Result<(), String> {
     ))
 }
 
-/// A plan whose every group is taken apart has the same bits, and a reason for each edge that it cuts.
-fn taken_apart(case: &Case, built: &Built, options: &Options, parts: Parts, expected: &[Array]) -> Result<(), String> {
+/// Checks that a plan whose groups are all split has the same bits, and a reason for each cut edge.
+fn split_plan(case: &Case, built: &Built, options: &Options, parts: Parts, expected: &[Array]) -> Result<(), String> {
     let reason = Reason::MeasuredSlower { together: Duration::from_nanos(417), apart: Duration::ZERO };
     let all: HashMap<usize, Reason> = (0..built.plan.steps.len()).map(|step| (step, reason.clone())).collect();
     let plan = split(&built.graph, options, &built.plan, parts, &all);
@@ -147,8 +146,8 @@ fn taken_apart(case: &Case, built: &Built, options: &Options, parts: Parts, expe
     Ok(())
 }
 
-/// Groups whose kernels are refused are taken apart, with the same bits; it is an error only if op by op is refused
-/// too.
+/// Checks that groups whose kernels are refused are split, with the same bits. It is an error only if single ops are
+/// refused, too.
 fn refused(case: &Case, options: &Options, expected: &[Array]) -> Result<(), String> {
     let reason = Reason::GroupTooLarge;
     let accepts = |kernel: &Kernel| if kernel.insts.len() > MOST_INSTS { Err(reason.clone()) } else { Ok(()) };
@@ -172,7 +171,7 @@ fn refused(case: &Case, options: &Options, expected: &[Array]) -> Result<(), Str
     all_same(&case.graph, &got, expected).map_err(|what| format!("refused: {what}"))
 }
 
-/// Every pass leaves a graph that verifies.
+/// Checks that every pass leaves a graph that verifies.
 fn passes(graph: &Graph) -> Result<(), String> {
     verify(graph).map_err(|error| format!("before all passes: {error}\n{graph}"))?;
     let mut graph = graph.clone();
@@ -199,13 +198,13 @@ fn all_same(graph: &Graph, got: &[Array], expected: &[Array]) -> Result<(), Stri
     Ok(())
 }
 
-/// Every launched kernel by the interpreter, from the values that eager has for what it reads.
+/// Runs every launched kernel in the interpreter, on eager's values of its operands.
 fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     let values = reference(&built.graph, inputs).map_err(|what| format!("the planned graph: {what}"))?;
     let mut made: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
     for (kernel, launch) in built.executable.launches_by_kernel() {
         let lowered = &launch.lowered;
-        // A value that is written in place is there already, but for what changes.
+        // The memory of a value that is written in place holds the old value.
         let place = built.executable.in_place.iter().find(|(other, _)| *other == kernel).map(|(_, place)| place);
         let operands: Vec<Vec<u8>> = lowered
             .operands
@@ -250,18 +249,18 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether only the kernel that computes a value sees it: its prologue hands it on, in an order of its own.
+/// Whether a value stays inside its kernel: the prologue hands it on, in an order of its own.
 fn is_handed_on(plan: &Plan, node: NodeId) -> bool {
     plan.steps.iter().any(|step| step.nodes.contains(&node) && !step.outputs.contains(&node))
 }
 
-/// The bytes counted in a run are those that the plan says, and the run has eager's bits.
+/// Checks that the bytes counted in a run are those of the plan, and that the run has eager's bits.
 fn counted(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
     let inputs: Vec<&Array> = inputs.iter().collect();
     let (got, counted) = built.executable.run_counted(&inputs).map_err(|error| format!("counted: {error}"))?;
     all_same(graph, &got, expected).map_err(|what| format!("counted run: {what}"))?;
     let modelled = built.executable.traffic();
-    // What an index picks twice counts once, which nobody knows before.
+    // An element that an index picks twice counts once, which only the run shows.
     let is_gather = |inst: &Inst| matches!(inst.kind, Kind::Gather(_));
     let picks = built.executable.launches().any(|launch| launch.lowered.kernel.insts.iter().any(is_gather));
     let places = &built.executable.in_place;

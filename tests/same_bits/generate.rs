@@ -23,7 +23,7 @@ pub(crate) fn small(seed: u64) -> Case {
     builder.finish(outputs)
 }
 
-/// Every twentieth graph is large enough for tiles, blocks of folds and threads to be crossed.
+/// Every twentieth graph is large enough to cross tiles and blocks of folds, and for several threads.
 fn choose_shape(builder: &mut Builder) {
     let random = &mut builder.random;
     let large = random.percent(5);
@@ -83,7 +83,7 @@ fn choose_op(builder: &mut Builder) -> Op {
     builder.random.pick(&ops)
 }
 
-/// The last values that nobody uses; sometimes also an input, a value in the middle, or one of them twice.
+/// The unused last values; sometimes also an input, a value in the middle, or one of them twice.
 fn choose_outputs(builder: &mut Builder) -> Vec<NodeId> {
     let uses = builder.graph.use_counts();
     let ids: Vec<NodeId> = builder.graph.nodes().map(|(id, _)| id).collect();

@@ -1,8 +1,8 @@
 //! Every differentiable row of the op table: its gradients against differences in f64, and the gradients of those.
 //!
 //! Calls are proposed as for the tests of compiled code: broadcasting, strides, sizes of 0 and 1, plain numbers. The
-//! graph of the gradients runs node by node; compiled it must give the same bits. What holds at kinks, zeros and
-//! infinities is a table.
+//! graph of the gradients runs node by node; compiled it must give the same bits. A table has the gradients at kinks,
+//! zeros and infinities.
 
 use crate::build::{Builder, Case};
 use crate::check::{Effort, failure};
@@ -19,7 +19,7 @@ use opfuse::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, NodeId, NodeKind, O
 use smallvec::smallvec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Operands that the reference takes for constants, though they may be floats.
+/// Operands that are constants for the reference, though they may be floats.
 const CONSTANTS: [(Op, usize); 1] = [(Op::NativeDropoutBackward, 1)];
 
 /// A call whose operands are known.
@@ -50,7 +50,7 @@ fn propose(op: Op, seed: u64, shape: &[usize]) -> Option<Call> {
     let fill = builder.random.pick(domain(op));
     builder.strided_input(DType::F64, shape, fill);
     let part = builder.part_of_shape();
-    // One element outside of an op's domain and the whole loss is no number.
+    // A single element outside of an op's domain makes the whole loss NaN.
     let other = if matches!(fill, Fill::Unit | Fill::AboveOne) { fill } else { Fill::Normal };
     builder.strided_input(DType::F64, &part, other);
     let output = (0..40).find_map(|_| {
@@ -75,8 +75,8 @@ fn propose(op: Op, seed: u64, shape: &[usize]) -> Option<Call> {
     }
 }
 
-/// Whether plain numbers are such that slopes near them can be measured: a remainder by a tiny number, an angle at the
-/// origin or an infinite power has none.
+/// Whether slopes near the plain numbers can be measured. A remainder by a tiny number, an angle at the origin and an
+/// infinite power have none.
 fn is_tame(call: &Call) -> bool {
     let number = |(arg, &is_number): (&Array, &bool)| {
         let values =
@@ -196,15 +196,15 @@ fn normal(random: &mut Random, sizes: &[usize]) -> Array {
     array(DType::F64, sizes, &bits)
 }
 
-/// The slope of a loss where `x` is moved, if it has one there, and how exact that is. The loss comes with the sum of
-/// the magnitudes that it was added up from.
+/// The slope of a loss at `x`, if it has one, and its accuracy. The loss comes with the sum of the magnitudes of its
+/// terms.
 fn slope(x: f64, loss: impl Fn(f64) -> (f64, f64)) -> Option<(f64, f64)> {
     let step = 1e-6 * x.abs().max(1.0);
     let [(below, _), (here, magnitude), (above, _)] = [loss(x - step), loss(x), loss(x + step)];
     let [(far_below, _), (far_above, _)] = [loss(x - 2.0 * step), loss(x + 2.0 * step)];
     let slope = (above - below) / (2.0 * step);
     let noise = 4.0 * f64::EPSILON * magnitude / step;
-    // A kink shows in the slopes of the two sides, a jump in that of a wider step.
+    // A kink shows as different slopes on the two sides, a jump as a different slope over a wider step.
     let others = [(here - below) / step, (above - here) / step, (far_above - far_below) / (4.0 * step)];
     let smooth = others.iter().all(|other| (other - slope).abs() <= 1e-3 * slope.abs().max(1.0) + noise);
     (smooth && slope.is_finite()).then_some((slope, 1e-5 * slope.abs().max(1.0) + noise))
@@ -246,8 +246,8 @@ fn check_call(call: &Call, seed: u64, compiled: bool) -> usize {
     compared
 }
 
-/// Runs `check` on calls of every differentiable row; it says how much it compared, which must not be nothing. Rows
-/// that take few of the numbers proposed are tried longer.
+/// Runs `check` on calls of every differentiable row. It returns how many elements it compared, which must not be 0.
+/// Rows that accept few of the proposed numbers get more attempts.
 fn on_all_rows(salt: u64, rounds: u64, check: impl Fn(&Call, u64, u64) -> usize) {
     let mut failed = Vec::new();
     for (number, &op) in Op::ALL.iter().enumerate().filter(|(_, op)| op.is_differentiable()) {
@@ -356,7 +356,7 @@ fn gradients_of_gradients_are_slopes() {
     on_all_rows(50, rounds, |call, seed, _| check_twice(call, seed));
 }
 
-/// Gradients are there for operands of every float dtype, have their operand's type, and compile to the same bits.
+/// Operands of every float dtype have gradients of their own type, which compile to the same bits.
 #[test]
 fn gradients_have_the_type_of_their_operand() {
     for (number, &op) in Op::ALL.iter().enumerate().filter(|(_, op)| op.is_differentiable()) {
@@ -399,7 +399,7 @@ fn gradients_have_the_type_of_their_operand() {
 type Kink<'a> = (Op, Attrs, &'a [&'a [f64]], &'a [f64], &'a [&'a [f64]]);
 
 #[test]
-fn kinks_zeros_and_infinities() {
+fn gradients_at_kinks_zeros_and_infinities_are_listed() {
     const INF: f64 = f64::INFINITY;
     const NAN: f64 = f64::NAN;
     let bounds = || smallvec![Attr::int(-1), Attr::float(2.0)];

@@ -1,9 +1,9 @@
 //! The promise of the same bits: random graphs, compiled on every tier, against their ops run one by one.
 //!
-//! Every graph is also planned legally, by rules that `legality` judges without the fuser: the groups of the base
-//! partitioner and the kernels of the plan. A failure prints the seed, the graph as text after shrinking, its plan, and
-//! the first element that differs. `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs. A part
-//! of them runs again as on machines with weaker vectors; `OPFUSE_ISA` replays that.
+//! The groups of the base partitioner and the kernels of the plan must also be legal, by the rules of `legality`, which
+//! does not use the fuser. A failure prints the seed, the shrunk graph as text, its plan, and the first element that
+//! differs. `OPFUSE_SEED=n` replays a seed; `OPFUSE_FUZZ=n` runs so many random graphs. Some of them run again as on
+//! machines with weaker vectors; `OPFUSE_ISA` replays that.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of graphs is printed")]
 
@@ -36,7 +36,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use values::Fill;
 
-/// Failures that are reported; the rest is counted.
+/// How many failures are printed; the rest is counted.
 const REPORTED: usize = 3;
 /// Random graphs in a default run, and fewest in one with optimization.
 const GRAPHS: usize = 20_000;
@@ -54,10 +54,10 @@ fn random_graphs_have_eagers_bits() {
     assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
 }
 
-/// What code may use is settled once in a process, so other machines, and stores for large outputs alone, are processes
-/// of their own.
+/// The instruction set and the threshold of non-temporal stores are fixed once per process, so other settings run in
+/// processes of their own.
 #[test]
-fn other_machines_and_stores_have_the_same_bits() {
+fn other_instruction_sets_and_stores_have_the_same_bits() {
     let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS }) / 8;
     let program = std::env::current_exe().expect("a test knows its program");
     for (name, value) in [("OPFUSE_ISA", "avx2"), ("OPFUSE_ISA", "baseline"), ("OPFUSE_STREAM_FROM", "0")] {
@@ -76,7 +76,7 @@ fn workloads_have_eagers_bits() {
 }
 
 #[test]
-fn what_was_wrong_once_stays_right() {
+fn graphs_that_were_wrong_once_stay_right() {
     for (what, text) in once_wrong::ONCE_WRONG {
         let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{what}: {error}"));
         check_graph(what, &graph);
@@ -86,7 +86,7 @@ fn what_was_wrong_once_stays_right() {
 #[test]
 fn short_sums_have_eagers_bits() {
     for (what, graph, few) in short_sums::sums() {
-        assert!(short_sums::is_taken_apart(&graph, few), "{what}\n{graph}");
+        assert!(short_sums::is_unrolled(&graph, few), "{what}\n{graph}");
         check_graph(&what, &graph);
     }
 }
@@ -108,7 +108,7 @@ fn variable(name: &str) -> Option<usize> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
 }
 
-/// Checks the graphs of seeds below `count`, or of the one asked for; tells how many were right and which ops they had.
+/// Checks the graphs of seeds below `count`, or of `OPFUSE_SEED`; returns how many were right and which ops they had.
 fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
     let seeds = variable("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1);
     let (next, failed, ops) = (AtomicUsize::new(seeds.start), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
@@ -152,7 +152,7 @@ fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
     (checked.into_inner(), ops.into_inner().expect("no thread panicked"))
 }
 
-/// The interpreter is slow: it sees a fifth of the small graphs, and a few of the large ones.
+/// The interpreter is slow, so it runs a fifth of the small graphs, and a few of the large ones.
 fn effort(seed: usize, case: &Case) -> Effort {
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 3000);
     if seed.is_multiple_of(if large { 20 } else { 5 }) { Effort::Interpreter } else { Effort::Tiers }

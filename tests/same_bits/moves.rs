@@ -69,7 +69,7 @@ impl Builder {
         (window, steps, offset as i64)
     }
 
-    /// Something of the sizes of `part`: found, or new.
+    /// A value with the sizes of `part`: found, or new.
     fn replacement(&mut self, part: NodeId) -> NodeId {
         let sizes = self.graph[part].ty.sizes.to_vec();
         let found = self.find(|ty| ty.sizes[..] == sizes[..]);

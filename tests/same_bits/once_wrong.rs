@@ -1,6 +1,6 @@
-//! Graphs that were compiled wrong once, as small as they could be made.
+//! Graphs that were once compiled wrong, shrunk as far as possible.
 
-/// What was wrong, and the graph.
+/// The mistake, and the graph.
 pub(crate) const ONCE_WRONG: &[(&str, &str)] = &[
     (
         "a cast to a narrower dtype of the same computation type was not rounded inside a kernel",

@@ -1,5 +1,5 @@
-//! Every row of the op table: values against formulas in f64, and calls on odd shapes and every dtype, where inference
-//! must know what the result is like and nothing may panic. Derivatives are in `gradients.rs`.
+//! Every row of the op table: values against formulas in f64, and calls on odd shapes and every dtype. Inference must
+//! predict the type of the result, and nothing may panic. Derivatives are in `gradients.rs`.
 
 use crate::build::{Builder, n_tensors};
 use crate::check::{Effort, failure};
@@ -16,9 +16,9 @@ use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, TensorType};
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, PI, SQRT_2};
 
-/// Points away from the corners of the piecewise ops.
+/// Points away from the kinks of piecewise ops.
 const POINTS: [f64; 12] = [0.3, -0.3, 0.9, -0.8, 1.7, -1.6, 2.4, -2.6, 0.05, -0.02, 3.7, -4.2];
-/// Operands for values alone, where there are corners too.
+/// Operands for values alone, kinks included.
 const CORNERS: [f64; 8] = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, f64::INFINITY, f64::NAN];
 
 fn pointwise() -> impl Iterator<Item = (Op, Rule)> {
@@ -28,7 +28,7 @@ fn pointwise() -> impl Iterator<Item = (Op, Rule)> {
     })
 }
 
-/// Arguments that make the formula of [`formula`] right.
+/// The arguments that [`formula`] assumes.
 fn arguments(op: Op) -> Attrs {
     match op {
         Op::Add | Op::Sub => smallvec![Attr::float(0.5)],
@@ -83,8 +83,8 @@ fn erf(x: f64) -> f64 {
     (1.0 - (-a * a).exp() / PI.sqrt() / fraction).copysign(x)
 }
 
-/// What an op means in f64, written without the library; `None` for ops on whole numbers alone. How exact the functions
-/// are that the standard library lacks is measured in `math_accuracy.rs`.
+/// The formula of an op in f64, written without opfuse; `None` for ops on whole numbers alone. `math_accuracy.rs`
+/// measures the functions that the standard library lacks.
 fn formula(op: Op, x: &[f64]) -> Option<f64> {
     let (a, b) = (x[0], x.get(1).copied().unwrap_or(0.0));
     let truth = |value: bool| value as u8 as f64;
@@ -294,7 +294,7 @@ fn array(dtype: DType, numbers: impl Iterator<Item = f64>) -> Array {
 #[test]
 fn values_are_those_of_the_formulas() {
     let numbers: Vec<f64> = POINTS.iter().chain(&CORNERS).copied().collect();
-    // A fill takes its value from a tensor of one element, and has it everywhere.
+    // A fill takes its value from a tensor of one element.
     let is_fill = |op: Op| op == Op::Fill;
     for (op, rule) in pointwise().filter(|&(op, rule)| !is_of_bits(rule) && !is_fill(op)) {
         let cases = combinations(n_tensors(op), &numbers);
@@ -308,7 +308,7 @@ fn values_are_those_of_the_formulas() {
                 |index: usize| if mask(rule) == Some(index) { (x[index] > 0.0) as u8 as f64 } else { x[index] };
             let read: Vec<f64> = (0..x.len()).map(as_read).collect();
             let expected = formula(op, &read).unwrap_or_else(|| panic!("{} has no formula here: write one", op.name()));
-            // Sums cancel, in the formula as in the op.
+            // Terms cancel, in the formula as in the op.
             let scale = match op {
                 Op::Gelu | Op::Logaddexp | Op::Logaddexp2 => x[0].abs().max(expected.abs()),
                 Op::GeluBackward | Op::SiluBackward => x[0].abs() * x[1].abs().max(1.0),
@@ -358,7 +358,7 @@ fn bitwise_ops_work_on_bits() {
 }
 
 #[test]
-fn bodies_type_for_every_dtype() {
+fn bodies_are_typed_for_every_dtype() {
     for (op, _) in pointwise() {
         for dtypes in combinations(n_tensors(op), &std::array::from_fn::<f64, 10, _>(|index| index as f64)) {
             let types: Vec<TensorType> =
@@ -373,10 +373,10 @@ fn bodies_type_for_every_dtype() {
     }
 }
 
-/// The bits of an element follow from those of its operands: not from how many there are, from where they lie, or from
-/// whether the call was made before.
+/// The bits of an element depend on those of its operands alone, and not on the number of elements, their layout, or
+/// earlier calls.
 #[test]
-fn an_element_is_the_same_among_few_and_many() {
+fn an_element_has_the_same_bits_in_small_and_large_calls() {
     const MANY: usize = 130;
     let mut random = Random::new(11);
     let of = |arrays: &[Array], op: Op, attrs: &[Attr]| {
@@ -384,7 +384,7 @@ fn an_element_is_the_same_among_few_and_many() {
         eager::run(op, &operands, attrs)
     };
     let mut n_cases = 0;
-    // A fill has its value in one element.
+    // The value of a fill is one element.
     for (op, rule) in pointwise().filter(|(op, _)| *op != Op::Fill) {
         for dtype in DType::ALL {
             // Integers are not divided by zero.
@@ -403,7 +403,7 @@ fn an_element_is_the_same_among_few_and_many() {
                     Array::from_storage(array.storage().clone(), array.dtype(), layout).expect("it is a part")
                 };
                 let parts: Vec<Array> = all.iter().map(part).collect();
-                // Layouts of results are known again.
+                // The layouts of results are cached, too.
                 let copy = |array: &Array| of(std::slice::from_ref(array), Op::Clone, &[Attr::None]).expect("a copy");
                 let copies: Vec<Array> = parts.iter().map(copy).collect();
                 for (time, operands) in [&parts, &copies, &copies].into_iter().enumerate() {
@@ -421,9 +421,9 @@ fn an_element_is_the_same_among_few_and_many() {
     assert!(n_cases > 500, "only {n_cases} cases");
 }
 
-/// Each op alone on odd shapes: what inference says is what comes out, and every tier agrees.
+/// Each op alone on odd shapes: results have the inferred type, and every tier has the same bits.
 #[test]
-fn every_op_on_odd_shapes() {
+fn every_op_has_the_same_bits_on_odd_shapes() {
     let shapes: [&[usize]; 14] = [
         &[],
         &[1],

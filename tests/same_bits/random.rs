@@ -1,4 +1,4 @@
-//! A small seeded generator: what a seed makes is the same on every machine and in every run.
+//! A small seeded generator, which gives the same numbers on every machine and in every run.
 
 /// Random numbers from a seed.
 pub(crate) struct Random(u64);

@@ -1,4 +1,4 @@
-//! Eager as the reference: every node of a graph as it was written, run alone, and how its values are compared.
+//! The eager reference: every node of the original graph, run alone, and the comparison of its values.
 
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::dispatch::Array;

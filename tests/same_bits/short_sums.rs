@@ -1,4 +1,4 @@
-//! Sums of few elements in front of other folds: additions in one kernel, with the bits of the fold that they were.
+//! Sums of few elements before other folds: `unroll` makes them additions in one kernel, with the bits of the fold.
 
 use opfuse::internals::compile::pipeline::build;
 use opfuse::internals::fusion::Options;
@@ -30,8 +30,8 @@ pub(crate) fn sums() -> Vec<(String, Graph, usize)> {
     graphs
 }
 
-/// Whether a sum of so many elements is additions in the planned graph, as it should be.
-pub(crate) fn is_taken_apart(graph: &Graph, few: usize) -> bool {
+/// Whether a sum of so many elements is unrolled to additions in the planned graph, as it should be.
+pub(crate) fn is_unrolled(graph: &Graph, few: usize) -> bool {
     let built = build(graph.clone(), &Options::default(), None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let n_sums = built.graph.nodes().filter(|(_, node)| node.op() == Some(Op::Sum)).count();
     n_sums == if (2..=4).contains(&few) { 1 } else { 2 }

@@ -1,11 +1,11 @@
-//! From a failing case to a small one: fewer outputs, then nodes replaced by inputs that hold their value.
+//! Shrinks a failing case: fewer outputs, then nodes replaced by inputs that hold their value.
 
 use super::build::Case;
 use super::reference::reference;
 use opfuse::dispatch::Array;
 use opfuse::ir::{Graph, NodeId, NodeKind, SideTable, TensorType};
 
-/// A case that `fails` still holds of, with as few nodes as were found.
+/// A small case that still fails.
 pub(crate) fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut best = case.clone();
     for position in 0..case.graph.outputs().len() {
@@ -19,7 +19,7 @@ pub(crate) fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     }
     let mut position = 0;
     while position < best.graph.len() {
-        // From the outputs backwards: what is cut early takes most away.
+        // From the outputs backwards, because early cuts remove most nodes.
         let id = NodeId::new(best.graph.len() - 1 - position);
         match cut(&best, id).filter(|smaller| fails(smaller)) {
             Some(smaller) if smaller.graph.len() <= best.graph.len() => {

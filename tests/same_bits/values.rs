@@ -1,4 +1,4 @@
-//! Arrays for the inputs of a graph: ordinary numbers, and all those that go wrong first.
+//! Arrays for the inputs of a graph: ordinary numbers, and awkward ones.
 //!
 //! The whole storage is filled, so that elements a layout steps over hold something too.
 
@@ -8,7 +8,7 @@ use opfuse::dispatch::Array;
 use opfuse::internals::ir::scalar::half_bits::{round_bf16, round_f16};
 use opfuse::ir::{DType, Layout, TensorType};
 
-/// What an input holds.
+/// The kind of values that an input holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// About normally distributed; small whole numbers for integers.
@@ -17,12 +17,12 @@ pub(crate) enum Fill {
     Whole,
     /// Everything: extremes, denormals, infinities, zeros of both signs, NaNs with payloads.
     Wild,
-    /// Numbers above 0 and not large: what logarithms and roots are for.
+    /// Positive numbers that are not large, for logarithms and roots.
     Positive,
-    /// Numbers between −1 and 1: what inverse sines are for.
+    /// Numbers between −1 and 1, for inverse sines.
     #[allow(dead_code, reason = "for tests/same_bits/gradients.rs, which shares this file")]
     Unit,
-    /// Numbers above 1: what inverse hyperbolic cosines are for.
+    /// Numbers above 1, for inverse hyperbolic cosines.
     #[allow(dead_code, reason = "for tests/same_bits/gradients.rs, which shares this file")]
     AboveOne,
     /// Indices of a dimension of that size.

@@ -5,7 +5,7 @@ use opfuse::ir::{Attr, Attrs, DType, Layout, MemoryFormat, NodeId, Op};
 use smallvec::smallvec;
 
 impl Builder {
-    /// A view of some value; `view` of one whose strides do not allow it is made of a dense copy.
+    /// A view of some value. Where its strides do not allow `view`, a dense copy is made first.
     pub(crate) fn propose_view(&mut self, op: Op) -> Option<NodeId> {
         let x = match op {
             Op::T => self.find(|ty| ty.rank() <= 2),
@@ -87,8 +87,8 @@ impl Builder {
         let x = self.find(|ty| !ty.number)?;
         if op == Op::ViewDtype {
             let dtype = self.random.pick(&DType::ALL);
-            // Any bit pattern is a value of every dtype but bool; a wider one asks for more of the input's offset in
-            // its storage than a graph says.
+            // Every bit pattern is valid for every dtype but bool. A wider dtype needs an aligned offset in the
+            // storage, which a graph does not state.
             let is_wide = dtype.size() > self.graph[x].ty.dtype.size();
             let dtype = if dtype == DType::Bool || is_wide { DType::U8 } else { dtype };
             return self.call(op, &[x], smallvec![Attr::DType(dtype)]);
@@ -107,7 +107,7 @@ impl Builder {
         if reach == 0 && sizes.is_empty() {
             return None;
         }
-        // From the value's own first element: what lies before it in memory is not the graph's affair.
+        // The window starts at the value's first element: a graph knows nothing of the memory before it.
         self.call(op, &[x], smallvec![Attr::ints(&sizes), Attr::ints(&strides), Attr::None])
     }
 

@@ -1,5 +1,5 @@
-//! Graphs as models make them: chains of row patterns with residuals, broadcasts and reductions, at sizes where rows
-//! cross tiles and blocks and launches are split over threads.
+//! Graphs like those of models: chains of row patterns with residuals, broadcasts and reductions. At their sizes, rows
+//! cross tiles and blocks, and launches are split over threads.
 
 use super::build::{Builder, Case};
 use super::values::Fill;

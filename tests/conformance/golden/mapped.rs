@@ -175,7 +175,7 @@ fn with_tensors(template: &Stack, tensors: &[Tensor]) -> Stack {
     stack
 }
 
-/// The same elements elsewhere, unless the tensor is a plain number.
+/// A copy of the tensor, unless it is a plain number.
 fn copied(tensor: &Tensor) -> opfuse::Result<Tensor> {
     if tensor.as_number().is_some() { Ok(tensor.clone()) } else { tensor.copy() }
 }

@@ -1,6 +1,6 @@
 //! Single operator calls against golden data.
 //!
-//! `tests/golden` holds, per operator, calls with their arguments and what the reference gave: `SCHEMA.md` there
+//! `tests/golden` holds, per operator, calls with their arguments and the reference's results. `SCHEMA.md` there
 //! describes the format. Each case is called through the boxed dispatcher and compared whole: values, dtypes, sizes,
 //! strides, aliasing, storage after a write, class of an error, gradients. Then it is called as a compiled function,
 //! which must give the bits of the eager call on every tier.
@@ -33,8 +33,8 @@ use tensors::Store;
 
 /// Runs the cases of a folder, or of those of its operators that the environment names, and prints the counts.
 ///
-/// A failure is always a complaint. A skip is one too, unless the folder is not our own and the operator is of a
-/// later tier than the first.
+/// A failure is always an error. So is a skip, unless the folder is not our own and the operator is not of the first
+/// tier.
 pub(crate) fn run(folder: &Path, own: bool) -> Result<(), String> {
     opfuse::dispatch::load().map_err(|error| error.to_string())?;
     let wanted = std::env::var("OPFUSE_GOLDEN_OPS").ok();
@@ -140,13 +140,13 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
     if cases.is_empty() { Err("there are no cases".into()) } else { Ok(()) }
 }
 
-/// Operators that leave an out of some layouts as it was in the reference, so that the data is the memory from before.
+/// Operators whose reference does not write an `out` of some layouts, so that the data is the old memory.
 const LEFT_UNWRITTEN: [&str; 1] = ["aten::gelu.out"];
 
-/// Operators that refuse by design what the reference does, and the reason; see `tests/dispatch/deviations.md`.
+/// Operators that refuse by design what the reference accepts, and the reason; see `tests/dispatch/deviations.md`.
 const REFUSED: [(&str, &str); 1] = [("aten::resize_", "the shape of a tensor never changes")];
 
-/// Whether the data shows that the reference did not write what it was to write; then there is nothing to compare with.
+/// Whether the data shows that the reference did not write its result, so that there is nothing to compare with.
 fn is_unwritten(case: &Case, store: &Store<'_>) -> bool {
     let Expected::Outputs(_, after) = &case.expected else { return false };
     let unwritten = |after: &After| {

@@ -4,7 +4,7 @@ use opfuse::compile::Stance;
 use opfuse::internals::codegen::tier::Tier;
 use std::fmt;
 
-/// What came of a case.
+/// The outcome of a case.
 pub(crate) enum Verdict {
     Passed,
     /// What differed.
@@ -124,7 +124,7 @@ impl Report {
         println!("golden: {}", Sums::of(self.ops.iter()));
     }
 
-    /// What must not be: a failure, or a skip where `may_skip` does not allow it.
+    /// The errors: failures, and skips where `may_skip` does not allow them.
     pub(crate) fn complaints(&self, may_skip: impl Fn(&OpReport) -> bool) -> Vec<String> {
         let mut lines: Vec<String> = self.ops.iter().flat_map(|op| op.failures.iter().cloned()).collect();
         for op in self.ops.iter().filter(|op| !may_skip(op)) {

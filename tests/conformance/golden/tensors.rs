@@ -1,7 +1,7 @@
 //! The tensors of one operator's cases, by key.
 //!
-//! An argument is a strided view of a storage window that it shares with nobody, so that offsets, gaps, repeated
-//! elements (stride 0) and empty tensors are exact, and a call that writes can be checked element by element.
+//! An argument is a strided view of a storage window of its own. So offsets, gaps, repeated elements (stride 0) and
+//! empty tensors are exact, and a call that writes can be checked element by element.
 
 use super::case::Window;
 use opfuse::device::{Shared, Storage};

@@ -32,7 +32,7 @@ struct Program<'a> {
     store: &'a Store<'a>,
 }
 
-/// What one call came to: its results, or why there are none, and the arguments as it left them.
+/// The outcome of one call: its results or its error, and the arguments as it left them.
 type Called = (Result<Vec<Tensor>, Error>, Vec<Tensor>);
 
 impl Program<'_> {
@@ -45,7 +45,7 @@ impl Program<'_> {
         call::tensors(&self.case.args, stack).into_iter().map(|(_, tensor)| tensor.clone()).collect()
     }
 
-    /// Calls it with the allocation failing that `fault` names, counted from the first of the call.
+    /// Makes the call with one failing allocation: `fault` counts from the call's first one.
     fn eager(&self, fault: Option<u64>) -> Result<(Called, bool), String> {
         let stack = self.arguments()?;
         let tensors = self.tensors(&stack);
@@ -76,7 +76,7 @@ impl Program<'_> {
         Ok(((results, tensors), has_struck))
     }
 
-    /// Whether the numbers that a call gives follow from its arguments.
+    /// Whether the results follow from the arguments.
     fn is_defined(&self) -> bool {
         let Expected::Outputs(outputs, _) = &self.case.expected else { return false };
         outputs.iter().all(|output| !matches!(output, case::Output::Tensor(output) if output.values.is_none()))
@@ -88,10 +88,10 @@ impl Program<'_> {
         Ok((results, storages(left)?))
     }
 
-    /// Has every allocation of a way to call it fail once.
+    /// Fails every allocation once, for one way to make the call.
     fn check(&self, run: impl Fn(&Self, Option<u64>) -> Result<(Called, bool), String>) -> Result<u64, String> {
         let before = storages(&self.tensors(&self.arguments()?))?;
-        // What threads and the process keep for good is there after the first.
+        // The first call allocates what threads and the process keep.
         drop(run(self, None)?);
         let want = self.bits(&run(self, None)?.0)?;
         let used = in_use();
@@ -137,7 +137,7 @@ fn check_operator(name: &str, failures: &mut Vec<String>) -> [u64; 2] {
         let Some(operator) = call::operator(&case) else { continue };
         let program = Program { case: &case, operator: &operator, store: &store };
         if !matches!(program.eager(None), Ok(((Ok(_), _), _))) {
-            // What fails anyhow is for tests/conformance.
+            // A call that fails without a fault is a matter of tests/conformance.
             continue;
         }
         let ways = [("eager", program.check(Program::eager)), ("compiled", program.check(Program::compiled))];
@@ -152,7 +152,7 @@ fn check_operator(name: &str, failures: &mut Vec<String>) -> [u64; 2] {
 }
 
 #[test]
-fn golden_calls() {
+fn golden_calls_survive_every_failed_allocation() {
     if has_run_alone() {
         return;
     }

@@ -1,9 +1,13 @@
 //! Memory runs out: every allocation of every program fails once, and nothing is lost.
 //!
 //! Programs are those written here, and the calls of `tests/golden` (`golden.rs`). A program is run once to count its
-//! allocations, then once for each of them with a [`Fault`] that lets it fail. The call returns an error that names
-//! bytes and device, the inputs keep their values, the memory in use is what it was, and the same program without a
-//! fault gives the same bits. The account covers the process, so each test runs in a process of its own.
+//! allocations, then once for each of them with a [`Fault`] that lets it fail. These hold after each failure:
+//!
+//! - the call returned an error that names bytes and device;
+//! - the inputs have their old values, and as much memory is in use as before;
+//! - the same program without a fault gives the same bits.
+//!
+//! The account of memory covers the process, so each test runs in a process of its own.
 
 #![allow(clippy::print_stdout, reason = "the counts are this test's output")]
 
@@ -16,13 +20,13 @@ use opfuse::{DType, Device, Error, Generator, Result, Tensor, cat, compile, embe
 
 type Program = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
 
-/// A program, made anew for every fault: what it remembers from earlier calls is part of it.
+/// A program, made anew for every fault, because its caches are part of it.
 struct Case {
     name: &'static str,
     make: fn(&[Tensor]) -> Result<Program>,
 }
 
-/// A case of a function that remembers nothing.
+/// A case of a function without state.
 macro_rules! eager {
     ($name:literal, |$x:ident| $outputs:expr) => {
         Case {
@@ -43,7 +47,7 @@ fn ramp(sizes: &[usize], seed: usize) -> Result<Tensor> {
     Tensor::from_slice(&(0..sizes.iter().product()).map(value).collect::<Vec<f32>>(), sizes)
 }
 
-/// What every program is given: two small matrices, a vector, indices, and a matrix that several threads work on.
+/// The inputs of every program: two small matrices, a vector, indices, and a matrix large enough for several threads.
 fn inputs() -> Result<Vec<Tensor>> {
     let ids = Tensor::from_slice(&[3i64, 0, 5, 3], &[4])?;
     Ok(vec![ramp(&[6, 8], 0)?, ramp(&[6, 8], 1)?, ramp(&[8], 2)?, ids, ramp(&[384, 512], 3)?])
@@ -83,7 +87,7 @@ fn check(case: &Case) -> Result<()> {
     let Case { name, make } = case;
     let inputs = inputs()?;
     let before = all_bits(&inputs);
-    // What threads and the process keep for good is there after this.
+    // This call allocates what threads and the process keep.
     let want = all_bits(&make(&inputs)?(&inputs)?);
     let program = make(&inputs)?;
     let allocations = allocator::stats().allocations;
@@ -95,7 +99,7 @@ fn check(case: &Case) -> Result<()> {
         let program = make(&inputs)?;
         let fault = Fault::after(n);
         let outcome = program(&inputs);
-        // An allocation on a thread of the pool would be one that no fault reaches.
+        // A fault cannot reach an allocation on a thread of the pool.
         assert!(fault.has_struck(), "{name}: allocation {n} of {n_allocations} was not made by this thread");
         drop(fault);
         match outcome {
@@ -124,7 +128,7 @@ fn leaf(tensor: &Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn eager_calls() -> Result<()> {
+fn eager_calls_survive_every_failed_allocation() -> Result<()> {
     check_all(&[
         eager!("pointwise", |x| [((&x[0] * &x[1])? + 0.5)?.relu()?, (2.0 / &x[2])?, x[0].pow(&x[1])?]),
         eager!("number types", |x| [x[0].to_dtype(DType::F16)?.exp()?, x[3].mul(3)?, x[0].lt(&x[1])?]),
@@ -160,7 +164,7 @@ fn eager_calls() -> Result<()> {
 }
 
 #[test]
-fn writes() -> Result<()> {
+fn writes_survive_every_failed_allocation() -> Result<()> {
     check_all(&[
         eager!("in place", |x| {
             let (a, b) = (x[0].copy()?, x[1].copy()?);
@@ -180,7 +184,7 @@ fn writes() -> Result<()> {
 }
 
 #[test]
-fn gradients() -> Result<()> {
+fn gradients_survive_every_failed_allocation() -> Result<()> {
     check_all(&[
         eager!("backward", |x| {
             let (a, w) = (leaf(&x[0])?, leaf(&x[2])?);
@@ -210,14 +214,14 @@ fn gradients() -> Result<()> {
 }
 
 #[test]
-fn mapped_functions() -> Result<()> {
+fn mapped_functions_survive_every_failed_allocation() -> Result<()> {
     check_all(&[eager!("vmap", |x| {
         let row = |a: &Tensor, b: &Tensor| ((a * b)? + 1.0)?.softmax(0);
         [vmap(row).call((&x[0], &x[1]))?, vmap(|a: &Tensor| a.sort(0, false).map(|(values, _)| values)).call(&x[0])?]
     })])
 }
 
-/// What compiled functions are tried with: pointwise, a reduction, a product, a view that is made memory of.
+/// The function that is compiled: pointwise ops, a reduction, a product, a copy of a view.
 fn block(x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Vec<Tensor>> {
     let gated = ((x * y)?.sigmoid()? + w)?;
     let normal = gated.sub(&gated.mean([-1], true)?)?.softmax(-1)?;
@@ -225,7 +229,7 @@ fn block(x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Vec<Tensor>> {
 }
 
 #[test]
-fn compiled_functions() -> Result<()> {
+fn compiled_functions_survive_every_failed_allocation() -> Result<()> {
     check_all(&[
         Case {
             name: "first call",
@@ -280,7 +284,7 @@ fn compiled_functions() -> Result<()> {
     ])
 }
 
-/// A capture that had no memory says nothing about the function: the next call captures it.
+/// A capture that ran out of memory is not kept as a reason: the next call captures the function.
 #[test]
 fn captures_without_memory_are_not_remembered() -> Result<()> {
     if has_run_alone() {
@@ -302,9 +306,9 @@ fn captures_without_memory_are_not_remembered() -> Result<()> {
 /// One write, and what it writes to.
 type Write = (&'static str, fn(&Tensor, &[Tensor]) -> Result<()>);
 
-/// A write that has no memory leaves its target, and the count of writes, as they were.
+/// A write that runs out of memory does not change its target or the version.
 #[test]
-fn a_write_that_fails_is_none() -> Result<()> {
+fn a_failed_write_leaves_its_target() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }
@@ -343,9 +347,9 @@ fn a_write_that_fails_is_none() -> Result<()> {
     Ok(())
 }
 
-/// A limit that is reached is the same error; more room, and the same call goes on.
+/// Reaching a limit is the same error. With a higher limit, the same call succeeds.
 #[test]
-fn a_limit_is_an_error_until_there_is_room() -> Result<()> {
+fn reaching_a_limit_is_an_error_until_it_is_raised() -> Result<()> {
     if has_run_alone() {
         return Ok(());
     }
