@@ -255,7 +255,7 @@ mod tests {
         let random = Tensor::rand_like(&there)?;
         assert_eq!((random.device(), random.sizes()), (DEVICE, there.sizes()));
 
-        // Writes reach the device's memory, and gradients run through the backend's kernels and home again.
+        // Writes reach the device's memory, and gradients flow through the backend's kernels.
         let written = there.add(&there)?;
         let part = written.select(0, 1)?;
         part.mul_(10.0)?;

@@ -1,4 +1,4 @@
-//! One function on its way through every floor, each form printed: `cargo run --release --example tour`.
+//! Follows one function through every floor, and prints each form: `cargo run --release --example tour`.
 //!
 //! The function adds a residual, normalizes each row and applies gelu. That is thirteen loops over memory op by op, and
 //! one when compiled. Each chapter below is one floor, and its code calls what `compile` calls.
@@ -19,7 +19,7 @@ use opfuse::{Error, Result, Tensor, compile};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What we follow.
+/// The function that the tour follows.
 fn block(x: &Tensor, residual: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let sum = (x + residual)?;
     let width = x.sizes()[1] as i64;

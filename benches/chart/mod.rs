@@ -1,8 +1,8 @@
 //! The table as a picture: `target/fusion.svg`, one file without outside parts, for light and dark pages.
 //!
-//! Left, how many times faster a workload is compiled, on a logarithmic axis, with a whisker from the slowest median to
-//! the fastest; in the middle the bytes of the ops one by one and of the kernels; right, the bytes that a compiled run
-//! moves in a second, with a mark where a triad over as much memory is.
+//! The left panel shows how many times faster a workload is compiled, on a logarithmic axis. Its whiskers go from the
+//! slowest median to the fastest. The middle panel shows the bytes of the ops one by one and of the kernels. The right
+//! panel shows the bytes per second of a compiled run, and a mark for a triad over as much memory.
 
 use std::fmt::Write;
 

@@ -159,7 +159,7 @@ fn refused_system_calls_keep_the_bits() -> Result<()> {
     let expected = digest()?;
     let myself = std::env::current_exe().expect("a test has a path");
     for Case { name, .. } in &CASES {
-        let arguments = ["refusals::what_is_refused_is_done_without", "--exact", "--nocapture"];
+        let arguments = ["refusals::refused_system_calls_keep_the_bits", "--exact", "--nocapture"];
         let mut command = std::process::Command::new(&myself);
         let output = command.args(arguments).env(CASE, name).env(EXPECTED, &expected).output().expect("it starts");
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -56,7 +56,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 
 /// Says on the error output what is wrong with the command line.
 pub(crate) fn refuse(error: &str) -> ExitCode {
-    // Nobody to tell if this fails.
+    // An error here cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "{error}");
     ExitCode::FAILURE
 }

@@ -187,7 +187,7 @@ fn measure(row: Row, threads: usize, samples: usize) -> Result<f64> {
 fn agree(ours: &Tensor, theirs: &Operand, elements: usize, inner: usize) -> Result<()> {
     assert_eq!(ours.dtype(), DType::F32);
     for (at, value) in ours.to_vec::<f32>()?.into_iter().enumerate().take(elements) {
-        // SAFETY: the result has so many elements, and nobody writes it now.
+        // SAFETY: the result has so many elements, and nothing writes it now.
         let other = unsafe { *theirs.at(at) };
         let most = 1e-5 * (inner as f32 + value.abs());
         assert!((value - other).abs() <= most, "{value} and {other} at {at}");

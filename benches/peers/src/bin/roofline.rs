@@ -280,7 +280,7 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         },
         None => {
-            // Nobody to tell if this fails.
+            // An error here cannot be reported anywhere.
             let _ = writeln!(io::stderr(), "the roofline needs a processor with AVX-512");
             ExitCode::FAILURE
         }
