@@ -1,19 +1,20 @@
 // A fake of cublasLt: matrix products on the streams of the fake driver, where they are as lazy as kernels.
 //
 // It checks its arguments as the library's documentation says: sizes, leading dimensions, types, alignment, workspaces.
-// Sums go from the last element to the first in three strands, an order that no kernel of opfuse has. Sums of f64 have no
-// epilogue. `relu` makes a NaN 0.
+// Sums go from the last element to the first in three strands, an order that no kernel of opfuse has. Sums of f64 have
+// no epilogue. `relu` makes a NaN 0.
 //
-// An algorithm with a workspace keeps half of each sum there between two pieces of work. Other streams run in between, so
-// runs that share a workspace are wrong.
+// An algorithm with a workspace keeps half of each sum there between two pieces of work. Other streams run in between,
+// so runs that share a workspace are wrong.
 //
 // OPFUSE_FAKE_LT_VERSION=n          the version that it reports; 130000 if not set
 // OPFUSE_FAKE_LT_WORKSPACE=bytes    the workspace of its algorithms, where it is allowed; none if not set
-// OPFUSE_FAKE_LT_NOTHING=what       it names no algorithm: for anything (all), with an epilogue, or without memory (workspace)
+// OPFUSE_FAKE_LT_NOTHING=what       when it names no algorithm: always (all), with an `epilogue`, without a `workspace`
 // OPFUSE_FAKE_LT_SHARED=1           a planted bug: all products use the same workspace
 // OPFUSE_FAKE_LT_FAIL=n             the n-th product is refused
 //
-// `fake_lt_calls(name)` counts the calls of a function, and `fake_lt_live()` the descriptions. With OLD it lacks a function.
+// `fake_lt_calls(name)` counts the calls of a function, and `fake_lt_live()` the descriptions. With OLD it lacks a
+// function.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static Status destroy(std::set<void*>& all, T* one) {
     delete one;
     return SUCCESS;
 }
-// Sets a field of exactly the size that is given.
+// Sets a field of exactly the given size.
 template <class T>
 static Status set(T* field, const void* from, size_t bytes) {
     if (bytes != sizeof(T)) return INVALID_VALUE;
@@ -167,7 +168,7 @@ API cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attribute, 
     return SUCCESS;
 }
 
-// A product whose descriptions were found to fit: D is m x n of sums of k, column by column.
+// A product whose descriptions fit together: D is m x n, of sums of k products, stored by columns.
 struct Product {
     int type, result, epilogue;
     bool transposed[2];
@@ -200,7 +201,7 @@ static Status product_of(Product* product, const Description* description, const
     return SUCCESS;
 }
 
-// What an algorithm remembers of what it was named for.
+// The problem that an algorithm was returned for.
 struct Algorithm { uint64_t of, workspace; uint32_t alignments[4]; uint64_t rest[4]; };
 struct Found { Algorithm algorithm; size_t workspace; Status status; float waves; int reserved[4]; };
 static_assert(sizeof(Algorithm) == 64, "as the library has it");
@@ -265,7 +266,7 @@ static void store(int type, Address at, double value) {
     if (type == BF16) {
         small = isnan(value) ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     } else {
-        // A step of the last place is 2^-24 at least; 65520 is half way from the largest number to the next.
+        // A unit of the last place is at least 2^-24; 65520 is half-way from the largest number to the next.
         const double size = fabs(value);
         int exponent;
         frexp(size, &exponent);
@@ -285,7 +286,7 @@ static void store(int type, Address at, double value) {
     else memcpy((void*)at, &small, 2);
 }
 
-// A sum of elements of a range, from the last to the first, in the type that sums have.
+// A sum of elements of a range, from the last to the first, in the type of sums.
 template <class T>
 static T sum_of(const Product& product, Address a, Address b, size_t row, size_t column, size_t first, size_t end) {
     const size_t size = size_of(product.type);
@@ -341,7 +342,7 @@ static void finish(const Run& run) {
         store(p.result, run.d + place, ending(p.epilogue, value, bias));
     }
 }
-// Whether a matrix is memory, and as aligned as was said.
+// Whether a matrix lies in allocated memory, with the stated alignment.
 static bool is_there(Address address, int type, const Product& product, const Product::Side& side, size_t rows, size_t columns,
                      uint32_t alignment) {
     const size_t extent = (product.batches - 1) * side.stride + (columns - 1) * side.pitch + rows;

@@ -11,11 +11,11 @@
 // OPFUSE_FAKE_MEMORY=bytes  memory per device; 1 GiB if not set
 // OPFUSE_FAKE_FAIL=n        the n-th launch fails, as one that leaves its memory does
 // OPFUSE_FAKE_SCHEDULE=n    the order in which threads run, as `run_block` says
-// OPFUSE_FAKE_REFUSE=name   a function of CUDA graphs that fails (instantiate, set or launch), or that of tensor maps (map)
+// OPFUSE_FAKE_REFUSE=name   a function that fails: instantiate, set or launch of CUDA graphs, or map of tensor maps
 // OPFUSE_FAKE_CAPABILITY=n  ten times the compute capability; 90 if not set
 //
-// For `libcublasLt.cpp`: `fake_give` adds work to a stream, and `fake_let_others` runs other streams in the middle of it.
-// `fake_is_memory` says whether memory is allocated, and `fake_context` which context is current.
+// For `libcublasLt.cpp`: `fake_give` adds work to a stream, and `fake_let_others` runs other streams in the middle of
+// it. `fake_is_memory` says whether memory is allocated, and `fake_context` which context is current.
 //
 // For tests: `fake_calls(name)` counts the calls of a driver function, and `fake_graphs()` the executable graphs.
 // `fake_run()` runs the work of all streams, as a device does by itself.
@@ -54,7 +54,7 @@ static long setting(const char* name, long otherwise) {
     return text ? atol(text) : otherwise;
 }
 
-// Every call holds it: what runs is one thread's at a time. Calls are counted by the names of their functions.
+// Every call holds this lock, so one thread runs at a time. Calls are counted by the names of their functions.
 static std::recursive_mutex everything;
 static std::map<std::string, long> calls;
 struct Locked : std::lock_guard<std::recursive_mutex> {
@@ -77,7 +77,7 @@ static thread_local Context* current;
 struct Stream {
     Context* context;
     std::deque<std::function<void()>> work;
-    // Work counts as done once it is begun.
+    // Work counts as done once it has started.
     unsigned long n_given, n_done;
     int n_begun;
 };
@@ -122,7 +122,7 @@ static bool is_inside(const std::map<Address, Piece>& pieces, Address address, s
     return address + bytes <= start + piece.bytes;
 }
 
-// The machine that runs a kernel: a failure leaves it at once, wherever it is.
+// Runs a kernel: a failure ends it at once.
 static SharedSite no_sites[1];
 static bool in_kernel;
 static sigjmp_buf behind_kernel;
@@ -148,12 +148,12 @@ struct Function {
     void (*call)(const unsigned long long*);
     size_t bytes;
     std::string name;
-    // How much shared memory a launch may add.
+    // The most dynamic shared memory of a launch.
     unsigned most_shared;
 };
 static std::set<Module*> modules;
 
-// Whether work of that name came to its end.
+// Whether the named work finished without a failure.
 template <class Work>
 static bool is_guarded_end(const char* name, const Work& work) {
     static char stack[65536];
@@ -241,7 +241,7 @@ API cuStreamCreate(Stream** stream, unsigned) {
     streams.insert(*stream = new Stream{current, {}, 0, 0});
     return SUCCESS;
 }
-// The struct stays: events may name it, and work that was given still runs.
+// The struct stays: events may refer to it, and pending work still runs.
 API cuStreamDestroy_v2(Stream* stream) {
     Locked locked(everything);
     return is_usable(stream) ? SUCCESS : INVALID_HANDLE;
@@ -261,7 +261,7 @@ API cuEventCreate(Event** event, unsigned) {
     events.insert(*event = new Event{});
     return SUCCESS;
 }
-// The struct stays: work that was given may name it.
+// The struct stays: pending work may refer to it.
 API cuEventDestroy_v2(Event* event) {
     Locked locked(everything);
     return events.erase(event) ? SUCCESS : INVALID_HANDLE;
@@ -343,7 +343,7 @@ static Result copy(Address to, Address from, size_t bytes, Stream* stream) {
     give(stream, [=] { memmove((void*)to, (void*)from, bytes); });
     return stream->context->failed;
 }
-// Memory that is not pinned is refused: a copy from it would not be the lazy one that is to be tested.
+// Unpinned memory is refused, because copies from it are not asynchronous.
 API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, Stream* stream) {
     Locked locked(everything);
     if (!is_inside(memory, to, bytes) || !is_inside(pinned, (Address)from, bytes)) return INVALID_VALUE;
@@ -368,7 +368,7 @@ API cuModuleLoadData(Module** module, const char* cubin) {
     modules.insert(*module = new Module{current, library, std::vector<SharedSite>(256)});
     return SUCCESS;
 }
-// It stays loaded: work that was given may run it.
+// It stays loaded: pending work may run it.
 API cuModuleUnload(Module* module) {
     Locked locked(everything);
     return modules.erase(module) ? SUCCESS : INVALID_HANDLE;
@@ -388,7 +388,7 @@ API cuFuncSetAttribute(Function* function, int attribute, int value) {
     return function->most_shared = (unsigned)value, SUCCESS;
 }
 
-// A launch with its argument, which was copied when it was given.
+// A launch with its argument buffer, which was copied when it was launched.
 struct Node {
     Function function;
     std::vector<unsigned long long> words;
@@ -424,8 +424,8 @@ API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz
     return SUCCESS;
 }
 
-// Graphs of launches. An executable one has launches of its own, which are named by the nodes that they were made of; a run
-// keeps those it was started with, and starts when the last run of the graph is done, whatever the streams.
+// CUDA graphs of launches. An executable graph has launches of its own, identified by the nodes that they were made of.
+// A run keeps the launches that it was started with. It starts when the graph's last run is done, on whatever stream.
 struct Graph {
     Context* context;
     std::vector<Node*> order;
@@ -480,7 +480,7 @@ API cuGraphInstantiateWithFlags(GraphExec** exec, Graph* graph, unsigned long lo
     if (!graphs.count(graph) || flags) return INVALID_VALUE;
     if (is_refused("instantiate")) return NOT_SUPPORTED;
     GraphExec* const made = new GraphExec{graph->context, graph, {}, {}, 0, 0};
-    // Nodes that nothing orders run in any order: here, those that came last first.
+    // Independent nodes run in any order: here, in reverse order.
     std::vector<Node*> left(graph->order.rbegin(), graph->order.rend());
     std::set<Node*> done;
     while (!left.empty()) {
@@ -527,7 +527,7 @@ API cuGraphLaunch(GraphExec* exec, Stream* stream) {
     exec->n = stream->n_given;
     return SUCCESS;
 }
-// Runs that were started have what they need.
+// Runs that were started hold what they need.
 API cuGraphExecDestroy(GraphExec* exec) {
     Locked locked(everything);
     return execs.erase(exec) ? SUCCESS : INVALID_VALUE;
@@ -537,7 +537,7 @@ API cuGraphDestroy(Graph* graph) {
     return graphs.erase(graph) ? SUCCESS : INVALID_VALUE;
 }
 
-// Work of another fake, run where a kernel would be; whether the stream takes it.
+// Adds work of another fake in the place of a kernel; returns whether the stream accepts it.
 extern "C" __attribute__((visibility("default"))) bool fake_give(Stream* stream, const std::function<void()>* work) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     if (!is_usable(stream) || current->failed) return false;
@@ -547,8 +547,8 @@ extern "C" __attribute__((visibility("default"))) bool fake_give(Stream* stream,
     });
     return true;
 }
-// Lets other streams of the device run in the middle of what a library has given to this one; but for those in the middle of something,
-// such as a wait for this one.
+// Runs other streams of the device in the middle of a library's work on this one. Streams that are themselves in the
+// middle of work, such as a wait for this one, are left out.
 extern "C" __attribute__((visibility("default"))) void fake_let_others(Stream* stream) {
     std::lock_guard<std::recursive_mutex> locked(everything);
     give(stream, [=] {

@@ -4,7 +4,8 @@
 // OPFUSE_FAKE_SYNTAX=text is appended to every source.
 // OPFUSE_CUDA_TEXTS=folder leaves every source there, for `scripts/nvrtc.py`.
 //
-// Libraries are kept beside this one, by source, so that a source is compiled once. EMULATOR is the folder of this library.
+// Libraries are kept beside this one, by source, so that a source is compiled once. EMULATOR is the folder of this
+// library.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,14 +46,14 @@ static std::string read(const std::string& file) {
     text << std::ifstream(file).rdbuf();
     return text.str();
 }
-// What a device that is no emulator would find by itself: how an entry is called, and the size of its argument.
+// How an entry is called, and the size of its argument buffer, which a real device knows by itself.
 static std::string calls(const std::string& text) {
     static const std::regex entry("KERNEL\\([^)]*\\)\\s*(\\w+)\\((?:const |IN_PLACE Mapped)(Words<(\\d+)>) w\\)");
     std::string calls;
     for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
         const std::string name = (*found)[1], words = (*found)[2], n_words = (*found)[3];
         const bool is_mapped = found->str().find("Mapped") != std::string::npos;
-        // Maps lie where they are aligned, which words of the host need not be.
+        // Tensor maps are copied to aligned memory, because words of the host need not be aligned.
         const std::string call = is_mapped ? "Mapped" + words + " own; memcpy(&own, w, sizeof own); " + name + "(own);"
                                            : name + "(*(const " + words + "*)w);";
         calls += "extern \"C\" void call_" + name + "(const u64* w) { " + call + " }\n";
@@ -83,7 +84,7 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
         program->log = "ptxas error: Instruction 'wgmma.mma_async' not supported on .target '" + architecture + "'";
         return COMPILATION;
     }
-    // The prelude is compiled once for all texts.
+    // The prelude is compiled once for all sources.
     const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
     const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;
     std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;

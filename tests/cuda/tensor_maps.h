@@ -1,7 +1,7 @@
-// Maps of arrays, by which kernels on the emulator copy boxes; a part of `libcuda.cpp`.
+// Tensor maps, by which kernels on the emulator copy boxes; a part of `libcuda.cpp`.
 //
-// What is asked for must be what the driver's documentation allows. More than that, it must lie in memory that is there: a driver does
-// not look, and the device would find out later.
+// The arguments must be those that the driver's documentation allows. The array must also lie in allocated memory,
+// which a real driver does not check.
 static const char* wrong_call(
     const void* map, int dtype, unsigned rank, const unsigned* steps, int interleave, int permuted, int outside
 ) {

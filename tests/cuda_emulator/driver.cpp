@@ -1,13 +1,20 @@
-// Runs the launches of a file and writes what they leave in their buffers; it stands behind the kernels, their table and `machine.h`.
+// Runs the launches of a file and writes the contents of their buffers; included after the kernels, their table and
+// `machine.h`.
 //
-// The file is a list of 64-bit words. Per case: the number of buffers, and of each its bytes, the remainder of its address by 16,
-// the bytes between its first and its second half, and its content; the number of words of the argument, and the words; the number of pointers, and of each the word and the
-// buffer; the number of maps, and of each the word with its address, its first word, three sizes, two strides, three sides of its box, and
-// the bytes of an element; the number of launches, and of each the entry, blocks, threads in x and y, and the items. Content fills whole words. The
-// answer is the content of all buffers, in order.
+// The file is a list of 64-bit words, case by case:
 //
-// A buffer ends at most 15 bytes before a page that cannot be touched, and what is around it in its pages must stay as it is,
-// unless its halves lie apart: then most pages are never there.
+// - the number of buffers; of each, its bytes, the remainder of its address by 16, the bytes between its halves, and
+//   its content, which fills whole words;
+// - the number of words of the argument buffer, and the words;
+// - the number of pointers; of each, the word and the buffer;
+// - the number of tensor maps; of each, the word with its address, its first word, three sizes, two strides, three
+//   sides of its box, and the bytes of an element;
+// - the number of launches; of each, the entry, blocks, threads in x and y, and the items.
+//
+// The answer is the content of all buffers, in order.
+//
+// A buffer ends at most 15 bytes before a guarded page. The bytes around it in its pages must not change, unless its
+// halves lie apart: then most pages do not exist.
 
 static long case_number = -1;
 void emulator_fail(const char* what) {
@@ -24,7 +31,7 @@ static unsigned long long take() {
 struct Buffer {
     char *from, *end, *start;
     size_t bytes, apart;
-    // Where the byte at a distance from the beginning of its content is.
+    // The address of a byte, by its position in the content.
     char* at(size_t distance) const { return start + distance + (distance < bytes / 2 ? 0 : apart); }
 };
 static const unsigned char AROUND = 0x5c;

@@ -1,9 +1,9 @@
-// The part of CUDA that generated kernels use, on a CPU. It stands in front of a kernel's text, which is compiled as it is.
+// The part of CUDA that generated kernels use, on a CPU. It is included before a kernel's source, which is unmodified.
 //
-// A thread of a block is a fiber. It runs until it waits for others, at a shuffle or a barrier; in which order those that can
-// go on do so is the schedule, and a kernel must be right under each. Shared memory is full of ones at the start of a block and
-// ends at a page that cannot be touched. What is not modelled: what blocks of a grid see of each other, limits of registers,
-// and time.
+// A thread of a block is a fiber. It runs until it waits for others, at a shuffle or a barrier. The order in which
+// ready threads run is the schedule, and a kernel must be right under each. Shared memory is filled with ones at the
+// start of a block, and ends at a guarded page. Not modelled are the visibility of writes between blocks, limits of
+// registers, and time.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,11 +26,11 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 enum EmulatedState { READY, AT_SHUFFLE, AT_BARRIER, AT_PART_BARRIER, AT_GATE, DONE };
 struct EmulatedWarp {
-    // Two sets of values: who waits for the next shuffle has read the last.
+    // Two sets of values, because a thread that waits for the next shuffle has read the last one.
     int values[2][32];
     int arrived;
     unsigned generation;
-    // What the threads bring that do something as a whole, and what it is.
+    // The operands of threads in a warp-wide operation, and the operation.
     void* brought[32];
     void (*together)(void**);
 };
@@ -46,7 +46,7 @@ extern Emulated3 emulator_block;
 
 // Ends the process with a message.
 [[noreturn]] void emulator_fail(const char* what);
-// Lets others run until this thread may go on.
+// Runs other threads until this one may go on.
 void emulator_wait(EmulatedState state);
 char* emulator_shared(int site, size_t bytes);
 void __syncthreads();
@@ -65,7 +65,7 @@ static int emulator_shuffle(unsigned mask, int value, unsigned from) {
     }
     return from < 32 ? values[from] : value;
 }
-// Has all threads of a warp do something as a whole: who comes last does it with what each has brought, before any goes on.
+// A warp-wide operation: the last thread that arrives computes it from the operands of all, before any goes on.
 static void emulator_together(void (*perform)(void**), void* brought) {
     EmulatedWarp* const warp = emulator_self->warp;
     if (warp->arrived == 0) warp->together = perform;
@@ -85,7 +85,7 @@ static int __shfl_down_sync(unsigned mask, int value, unsigned by) {
 }
 static int __shfl_sync(unsigned mask, int value, unsigned from) { return emulator_shuffle(mask, value, from % 32); }
 
-// One thread of the system runs all.
+// One thread of the system runs all fibers.
 static void __threadfence_system() {}
 
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
@@ -104,7 +104,7 @@ static float __uint_as_float(unsigned x) { return emulator_bits<float>(x); }
 static long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
 static double __longlong_as_double(long long x) { return emulator_bits<double>(x); }
 
-// The compiler is told not to contract and rounds to nearest, ties to even.
+// The compiler does not contract, and rounds to nearest, ties to even.
 static float __fadd_rn(float a, float b) { return a + b; }
 static float __fsub_rn(float a, float b) { return a - b; }
 static float __fmul_rn(float a, float b) { return a * b; }
@@ -118,7 +118,7 @@ static double __ddiv_rn(double a, double b) { return a / b; }
 static double __dsqrt_rn(double a) { return sqrt(a); }
 static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
-// To integers they saturate; a NaN is 0 only from 32 bits to 32 bits.
+// Conversions to integers saturate; a NaN is 0 only from 32 bits to 32 bits.
 template <class To, class From>
 static To emulator_cut(From x, To least, To greatest, To of_nan) {
     if (x != x) return of_nan;
@@ -135,11 +135,11 @@ static double __int2double_rn(int x) { return (double)x; }
 static double __ll2double_rn(long long x) { return (double)x; }
 static float __double2float_rn(double x) { return (float)x; }
 
-// What `tensor_cores.cuh` has the machine do, as the PTX ISA describes it.
+// The instructions of `tensor_cores.cuh`, as the PTX ISA describes them.
 #define WARP_OPERATIONS
 typedef char* Place;
 static Place place_of(const void* at) { return (char*)at; }
-// A copy arrives when its group is waited for; until then there is nothing of use where it comes to.
+// A copy arrives when its group is waited for. Until then its target is filled with ones.
 struct EmulatedCopies {
     struct { void* to; const void* from; int bytes; unsigned group; } copy[64];
     unsigned n, groups;
@@ -172,7 +172,7 @@ static void emulator_nothing(void**) {}
 static void warp_barrier() { emulator_together(emulator_nothing, 0); }
 
 struct EmulatedRows { unsigned* x; const unsigned short* row; };
-// Element `column` of row `row` of the number-th matrix: threads 8 * number to 8 * number + 7 point at its rows.
+// Element `column` of row `row` of the number-th matrix; threads 8 * number to 8 * number + 7 point at its rows.
 static unsigned emulator_element(void** threads, int number, int row, int column) {
     const unsigned short* const from = ((EmulatedRows*)threads[8 * number + row])->row;
     if ((uintptr_t)from % 16) emulator_fail("a row of a matrix at an address that is not aligned");
@@ -205,7 +205,7 @@ static void load_matrices_turned(unsigned (&x)[4], Place row) {
     emulator_together(emulator_load_turned, &own);
 }
 struct EmulatedFragments { float* sum; unsigned a[4], b[2]; };
-// Sums are cut off to 32 bits rather than rounded, as some tensor cores do.
+// Sums are truncated to 32 bits rather than rounded, as some tensor cores do.
 static float emulator_cut_off(double sum) {
     const float rounded = (float)sum;
     return !isinf(rounded) && fabs(rounded) > fabs(sum) ? nextafterf(rounded, 0.0f) : rounded;

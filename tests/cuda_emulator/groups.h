@@ -1,12 +1,13 @@
-// What `wgmma.cuh` has the machine do, as the PTX ISA describes it; it stands behind `emulator.h`.
+// The instructions of `wgmma.cuh`, as the PTX ISA describes them; included after `emulator.h`.
 //
-// Boxes that are copied come late: until a copy is due there is nothing of use where it comes to, and it is due when no thread can go
-// on without it. Products read shared memory when their group is waited for, and not before. Who waits at a gate lets others run.
+// Copies of boxes are late: a copy arrives when no thread can go on without it, and until then its target is filled
+// with ones. Products read shared memory when their group is waited for, and not before. A thread that waits at a gate
+// runs others.
 #define GROUP_OPERATIONS
 #define IN_PLACE const
 #define LAUNCHED_SHARED(name) unsigned char* const name = emulator_launched()
 
-// Memory whose size a launch says, and where it lies to the machine: at an address that nothing is aligned to.
+// Dynamic shared memory of a launch, and its address for the instructions, which is not aligned.
 unsigned char* emulator_launched();
 typedef unsigned SharedPlace;
 SharedPlace shared_place(const void* at);
@@ -19,7 +20,7 @@ void gate_announce(unsigned long long* gate, int bytes);
 void gate_wait(unsigned long long* gate, unsigned parity);
 void copy_box(SharedPlace to, const unsigned long long* map, int x, int y, int z, unsigned long long* gate);
 
-// A group of products of a warp that it has not waited for, per thread.
+// Per thread, a group of products that its warp has not waited for.
 struct EmulatedProduct {
     float* sum;
     unsigned long long left, right;
@@ -43,9 +44,9 @@ void emulator_part_barrier(unsigned count);
 template <int THREADS>
 static void part_barrier() { emulator_part_barrier(THREADS); }
 
-// Where element `inner` of line or row `other` of what is described lies: 128 bytes to a line, lines permuted. ALONG: lines of 64
-// steps, eight of them from one stride to the next. Else lines of 64 rows or columns, eight steps from one stride to the next, and
-// another panel for each further 64.
+// The place of element `inner` of line or row `other` of a described matrix. Lines have 128 bytes and are permuted.
+// With ALONG, a line has 64 steps of the inner dimension, and a stride is eight lines. Otherwise a line has 64 rows or
+// columns, a stride is eight steps, and each further 64 rows or columns are another panel.
 static unsigned short emulator_described(unsigned long long matrix, bool along, unsigned other, unsigned inner) {
     const unsigned start = (unsigned)(matrix & 0x3fff) << 4, panel = (unsigned)(matrix >> 16 & 0x3fff) << 4;
     const unsigned stride = (unsigned)(matrix >> 32 & 0x3fff) << 4;
@@ -55,7 +56,7 @@ static unsigned short emulator_described(unsigned long long matrix, bool along, 
     else place += other / 64 * panel + other % 64 * 2 + inner / 8 * stride + inner % 8 * 128;
     return *(unsigned short*)emulator_from_place(place ^ (place / 128 % 8 * 16), 2);
 }
-// What a warp has brought is 16 of the 64 rows, by its number in its group.
+// A warp has 16 of the 64 rows, by its number in its group.
 template <class D, int COLUMNS, bool LEFT_ALONG, bool RIGHT_ALONG>
 static void emulator_multiply_group(void** threads) {
     const EmulatedProduct& product = *(EmulatedProduct*)threads[0];

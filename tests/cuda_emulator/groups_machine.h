@@ -1,6 +1,6 @@
-// The part of the small machine that works by itself: gates, copies of boxes, and products of groups; it stands behind `machine.h`.
+// The asynchronous part of the emulator: gates, copies of boxes, and products of groups; included after `machine.h`.
 
-// A map, as this machine has it.
+// A tensor map in the emulator's format.
 struct EmulatedMap {
     unsigned long long magic;
     char* from;
@@ -10,7 +10,7 @@ struct EmulatedMap {
 static_assert(sizeof(EmulatedMap) <= 128, "a map has 16 words");
 static const unsigned long long MAP_MAGIC = 0x746c65734d617073ull;
 
-// What the driver's documentation asks of a map of boxes whose lines of 128 bytes are permuted; nothing if it is kept to.
+// The rule of the driver's documentation that a map with permuted lines of 128 bytes breaks; null if it breaks none.
 static const char* wrong_map(const EmulatedMap& map) {
     if ((uintptr_t)map.from % 16) return "its address is no multiple of 16";
     for (int dim = 0; dim < 3; dim++) {
@@ -57,7 +57,7 @@ void gate_announce(unsigned long long* at, int bytes) {
     pass_if_done(gate);
 }
 void gate_arrive(unsigned long long* at) { gate_announce(at, 0); }
-// By thread, where it waits.
+// Per thread, the gate where it waits.
 static struct { Gate* gate; unsigned parity; } at_gate[1024];
 static bool is_passed(unsigned number) { return at_gate[number].gate->phase != at_gate[number].parity; }
 void gate_wait(unsigned long long* at, unsigned parity) {
@@ -66,7 +66,7 @@ void gate_wait(unsigned long long* at, unsigned parity) {
     if (!is_passed(number)) emulator_wait(AT_GATE);
 }
 
-// Shared memory of a launch begins 16 bytes behind a multiple of 1024.
+// Shared memory of a launch begins 16 bytes after a multiple of 1024.
 static const SharedPlace FIRST_PLACE = 5 * 1024 + 16;
 static char *launched_start, *launched_end;
 static size_t launched_capacity;
@@ -96,7 +96,7 @@ void* emulator_from_place(SharedPlace place, size_t bytes) {
     return emulator_launched() + distance;
 }
 
-// Copies that are not due yet.
+// Pending copies.
 struct BoxCopy {
     SharedPlace to;
     EmulatedMap map;
@@ -138,7 +138,7 @@ static void perform_copy(const BoxCopy& copy) {
     copy.gate->bytes -= (int)box_bytes(map);
     pass_if_done(*copy.gate);
 }
-// One that is due now, the first or the last that was begun; whether there was one.
+// Completes a pending copy, the first or the last that was started; returns whether there was one.
 static bool perform_some_copy(bool last) {
     if (n_box_copies == 0) return false;
     const unsigned at = last ? n_box_copies - 1 : 0;
@@ -149,7 +149,7 @@ static bool perform_some_copy(bool last) {
     return true;
 }
 
-// Products that a thread has not waited for.
+// Products that each thread has not waited for.
 static struct {
     EmulatedProduct product[64];
     unsigned n, groups;
@@ -178,7 +178,7 @@ void emulator_group_wait(unsigned products) {
     memmove(own.product, own.product + done, (own.n - done) * sizeof(EmulatedProduct));
     own.n -= done;
 }
-// Registers of groups: what one takes another has given back.
+// Registers of groups: a group can take only what another has given back.
 static int given_registers[8];
 static unsigned n_registers_told[8];
 void emulator_registers(int registers, bool more) {

@@ -1,7 +1,7 @@
-// A small machine for the threads of emulated blocks; it stands behind `emulator.h`.
+// The scheduler of threads of emulated blocks; included after `emulator.h`.
 //
-// Threads are fibers of one thread of the system, which run in the order of a schedule. Their stacks, and shared memory, end at
-// pages that cannot be touched. Who includes this says what a failure does, and has memory for the sites of shared memory.
+// Threads are fibers of one thread of the system, which run in the order of a schedule. Their stacks and shared memory
+// end at guarded pages. The including file defines what a failure does, and has memory for the sites of shared memory.
 EmulatedThread* emulator_self;
 Emulated3 emulator_block;
 EmulatedCopies emulator_copies[1024];
@@ -11,7 +11,7 @@ static EmulatedThread threads[1024];
 static EmulatedWarp warps[32];
 static unsigned n_threads, block_generation, n_at_barrier;
 static long n_blocks_run;
-// What each thread runs, and its argument.
+// The function that each thread runs, and its argument.
 static void (*emulated_call)(const unsigned long long*);
 static const unsigned long long* emulated_words;
 
@@ -21,7 +21,7 @@ static char* pages(size_t bytes) {
     if (memory == MAP_FAILED) emulator_fail("no memory");
     return (char*)memory;
 }
-// So many bytes between two pages that cannot be touched, rounded up to pages; the end is told.
+// Memory of so many bytes, rounded up to pages, between two guarded pages; also returns its end.
 static char* guarded(size_t bytes, char** end) {
     const size_t inner = (bytes + PAGE - 1) / PAGE * PAGE;
     char* const memory = pages(inner + 2 * PAGE);
@@ -40,7 +40,7 @@ asm(".text\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
     "  ret\n");
 static void* new_stack(char* end, void (*start)()) {
-    // Six registers, the address to return to, and one word, so that it looks as behind a call.
+    // Six registers, the return address, and one word, so that the stack is aligned as after a call.
     void** const top = (void**)end - 8;
     memset(top, 0, 64);
     top[6] = (void*)start;
@@ -83,7 +83,7 @@ void __syncthreads() {
         emulator_wait(AT_BARRIER);
     }
 }
-// What works by itself beside the threads (`groups_machine.h`).
+// Asynchronous work besides the threads (`groups_machine.h`).
 static bool is_passed(unsigned number);
 static bool is_part_there(unsigned generation);
 static bool perform_some_copy(bool last);
@@ -115,10 +115,10 @@ struct SharedSite {
     size_t bytes;
     long block;
 };
-// Those of the text that runs.
+// The sites of the running source.
 static SharedSite* shared_sites;
 static size_t shared_bytes;
-// What the launch gives its blocks besides.
+// The dynamic shared memory of the launch.
 static size_t launched_bytes;
 char* emulator_shared(int site, size_t bytes) {
     SharedSite& shared = shared_sites[site];
@@ -138,7 +138,7 @@ char* emulator_shared(int site, size_t bytes) {
     return shared.end - (bytes + 15) / 16 * 16;
 }
 
-// 0 threads in turn, 1 from the last to the first, 2 a warp as long as it can, 3 the same from the last to the first.
+// 0: threads in turn; 1: in turn from the last; 2: each warp as long as it can; 3: the same from the last warp.
 static void run_block(int schedule) {
     const bool reverse = schedule & 1;
     const unsigned group = schedule & 2 ? 32 : n_threads;
@@ -154,7 +154,7 @@ static void run_block(int schedule) {
                 any |= more;
             }
         }
-        // Nobody goes on without a copy that is under way.
+        // No thread can go on without a pending copy.
         if (!any) any = perform_some_copy(reverse);
     }
     for (unsigned number = 0; number < n_threads; number++) {
