@@ -11,7 +11,7 @@ from workers import PEERS
 
 COMPILE, EAGER, TORCH = "opfuse-compile", "opfuse-eager", "torch-eager"
 COMPILING = [COMPILE, "torch-compile", "jax-jit", "onnxruntime", "numba"]
-# What is nothing but a call, and of these what is a single op, which nobody compiles.
+# Rows that measure nothing but a call, and those of a single op, which no library compiles.
 CALLS, ONE_OP = ("W20a", "W20b", "W20c"), ("W20a", "W20b")
 
 HEAD = """# Beside other libraries
