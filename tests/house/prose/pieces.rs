@@ -62,7 +62,7 @@ pub(crate) fn of_source(text: &str, is_library: bool) -> Vec<Piece> {
         line += text[at..].bytes().take(length.max(1)).filter(|&byte| byte == b'\n').count();
         at += length.max(1);
         // An identifier is taken whole, as in `code_only`.
-        while length == 0 && !text.is_char_boundary(at) || length == 0 && inside_a_word(text, at) {
+        while length == 0 && (inside_a_word(text, at) || !text.is_char_boundary(at)) {
             at += 1;
         }
     }
