@@ -20,7 +20,7 @@ pub(crate) struct Meta {
     state: Mutex<State>,
 }
 
-/// The part of the state behind the lock.
+/// The part of the state that a lock guards.
 #[derive(Default)]
 pub(crate) struct State {
     /// The accumulated gradient.

@@ -8,7 +8,7 @@
 //! A kernel without folds has only full registers (literals aside); rows and inner elements are then one space.
 //!
 //! **Order of a fold.** It depends on the length alone. Up to [`FOLD_BLOCK`] elements, element `i` is combined into
-//! partial result `i mod` [`FOLD_LANES`], each starting from the identity; then the upper half of the partial results
+//! partial result `i mod` [`FOLD_LANES`], each starting from the identity. Then the upper half of the partial results
 //! is combined into the lower half until one is left. A longer sequence is cut into blocks of `FOLD_BLOCK`, and the
 //! sequence of their results is folded the same way. [`super::interp`] is this definition as code.
 

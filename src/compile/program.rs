@@ -1,8 +1,8 @@
 //! Programs: what runs instead of a captured function.
 //!
-//! A program is an executable, and what it takes and returns besides the function's inputs and outputs: lifted tensors,
-//! random keys, values to copy back, gradients to add, and the tensors that its backward pass reads. The backward pass
-//! is compiled too; see [`Gradients`].
+//! A program is an executable with more inputs and outputs than the function has. They are lifted tensors, random keys,
+//! values to copy back, gradients to add, and the tensors that its backward pass reads. The backward pass is compiled
+//! too; see [`Gradients`].
 
 use super::explain::Explain;
 use super::separation::{Separation, input_behind};
@@ -216,8 +216,8 @@ impl Program {
         Explain { backward, ..Explain::of(self.tuned.built()) }
     }
 
-    /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random keys that
-    /// were drawn already. The others are drawn now.
+    /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random
+    /// keys that were drawn already. The others are drawn now.
     ///
     /// # Errors
     /// If there is not enough memory, if an index is out of range, or if an input cannot be written to.

@@ -1,8 +1,8 @@
 //! What is a program? Dtypes, shapes, scalar bodies, the op table, graphs, passes.
 //!
-//! Everything here is pure: no device, no memory, no thread, no user tensor. [`Op`] names the rows of the op table, and a
-//! [`Row`] declares an op. A [`Graph`] is a traced program. Start reading with the table, `ops.rs`. `scalar` has what an
-//! op computes per element.
+//! Everything here is pure: no device, no memory, no thread, no user tensor. [`Op`] names the rows of the op table, and
+//! a [`Row`] declares an op. A [`Graph`] is a traced program. Start reading with the table, `ops.rs`. `scalar` has what
+//! an op computes per element.
 
 pub(crate) mod attr;
 pub(crate) mod attrs;

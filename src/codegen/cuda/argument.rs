@@ -39,7 +39,7 @@ pub const FAULT_WORDS: usize = 17;
 /// Words of a loop: size, multiplier, shift.
 const LOOP_WORDS: usize = 3;
 
-/// The positions of a kernel's words, which depend on its numbers of loops.
+/// The positions in a kernel's argument buffer, which depend on its numbers of loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Row loops.
@@ -74,7 +74,7 @@ impl Layout {
         self.address(n_accesses) + 2 * number
     }
 
-    /// All words of a kernel with so many accesses, of which some are gathered.
+    /// The number of words for so many accesses, of which some are gathered.
     pub const fn n_words(self, n_accesses: usize, n_gathered: usize) -> usize {
         self.gathered(n_accesses, n_gathered)
     }

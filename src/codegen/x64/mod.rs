@@ -170,7 +170,7 @@ mod tests {
 
     /// Only whole vectors are written with non-temporal stores: not the last elements, and no elements of two bytes.
     #[test]
-    fn large_outputs_are_written_past_the_caches() {
+    fn large_outputs_are_written_by_non_temporal_stores() {
         for (dtype, is_taken) in [(DType::F32, true), (DType::I64, true), (DType::BF16, false)] {
             let ty = dtype.compute();
             let inst = |kind, args| Inst { kind, args, ty, level: Loop::Full };

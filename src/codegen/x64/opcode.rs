@@ -1,9 +1,10 @@
 //! The vector and mask instructions of this tier, one per row.
 //!
-//! A row has what the encoder needs: encoding space, opcode map (1: `0F`, 2: `0F38`, 3: `0F3A`), prefix (0: none, 1:
-//! `66`, 2: `F3`, 3: `F2`), the bit `W`, the opcode, which field an operand goes to, and how much memory the
-//! instruction accesses. Two rows that differ in the type alone are a pair: 32-bit lanes, 64-bit lanes. Most AVX-512
-//! instructions are AVX2 instructions with another prefix; a row says so, with the other differences.
+//! A row has what the encoder needs: encoding space, opcode map, prefix, the bit `W`, the opcode, which field an
+//! operand goes to, and how much memory the instruction accesses. Opcode maps are 1 (`0F`), 2 (`0F38`) and 3 (`0F3A`);
+//! prefixes are 0 (none), 1 (`66`), 2 (`F3`) and 3 (`F2`). Two rows that differ in the type alone are a pair: 32-bit
+//! lanes, 64-bit lanes. Most AVX-512 instructions are AVX2 instructions with another prefix; a row says so, with the
+//! other differences.
 
 use super::level::Level;
 

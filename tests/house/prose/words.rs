@@ -52,7 +52,10 @@ pub(crate) const WORDS: &[Word] = &[
     word(&["a|the|no|vm's machine of|for tiles|vm", "vm's machine", "the vm is a machine"], "interpreter"),
     Word { patterns: &["text|texts"], say: "source", within: CUDA },
     Word {
-        patterns: &["words of", "word of", "the|its|of words", "product's words"],
+        patterns: &[
+            "word|words of a|the|its|each|every launch|launches|call|kernel|product|node|program",
+            "product's|kernel's|launch's words",
+        ],
         say: "argument buffer",
         within: CUDA,
     },
