@@ -1,7 +1,7 @@
 // A fake of NVRTC: g++ compiles the source with `emulator.h` into a library, whose path is the "cubin".
 //
-// OPFUSE_FAKE_FROM=text and OPFUSE_FAKE_TO=text replace a text in every source that has it: a planted bug.
-// OPFUSE_FAKE_SYNTAX=text is appended to every source.
+// OPFUSE_FAKE_FROM=a and OPFUSE_FAKE_TO=b replace `a` by `b` in every source that has it: a planted bug.
+// OPFUSE_FAKE_SYNTAX=code is appended to every source.
 // OPFUSE_CUDA_TEXTS=folder leaves every source there, for `scripts/nvrtc.py`.
 //
 // Libraries are kept beside this one, by source, so that a source is compiled once. EMULATOR is the folder of this

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::{assert_none, files_with, rust_files};
+use crate::{assert_none, files_with};
 use pieces::{Kind, Piece};
 use words::Dialect;
 
@@ -21,6 +21,9 @@ const MAX_WORDS: usize = 35;
 /// The folders that are read, and whether their literals are messages to users.
 const FOLDERS: [(&str, bool); 5] =
     [("src", true), ("derive/src", true), ("tests", false), ("examples", false), ("benches", false)];
+
+/// The endings of sources, whose comments begin with `//`.
+const ENDINGS: [&str; 4] = ["rs", "cuh", "cpp", "h"];
 
 /// Folders that are not clean yet, with the number of findings. A number may only shrink: `UPDATE_EXPECT=1` lowers it.
 const ALLOWANCES: &str = "tests/house/prose/allowances.txt";
@@ -91,10 +94,11 @@ fn measured() -> Vec<(String, Vec<String>)> {
         files.push((page.to_owned(), in_page(page, &text, &dialect)));
     }
     for (folder, is_library) in FOLDERS {
-        for (path, text) in rust_files(folder) {
+        for (path, text) in ENDINGS.into_iter().flat_map(|ending| files_with(folder, ending)) {
             // The table of words is made of them.
             if !path.starts_with("tests/house/prose") {
-                files.push((path.clone(), in_source(&path, &text, is_library, &dialect)));
+                let findings = in_source(&path, &text, is_library && path.ends_with(".rs"), &dialect);
+                files.push((path, findings));
             }
         }
     }
