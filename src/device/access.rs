@@ -1,8 +1,7 @@
-//! Permission for one kernel run: the locks of every storage it reads, and of those it writes. Runs that only read, and
-//! not for long, may do without locks; see [`ShortAccess`].
+//! Permission for one kernel run: the locks of every storage it reads or writes. Short runs that only read may do
+//! without locks; see [`ShortAccess`].
 //!
-//! Locks are taken in the order of the storages' addresses and each storage is locked once, so runs never wait for
-//! each other in a circle.
+//! Locks are taken in the order of the storages' addresses, and each storage is locked once. So runs cannot deadlock.
 
 use super::readers::{Announced, announce};
 use super::{Exclusive, Storage};
@@ -26,16 +25,16 @@ impl<'a> Held<'a> {
 /// Permission to read some storages and write others, while it lives.
 #[must_use = "the locks are held only while it lives"]
 pub struct Access<'a> {
-    /// What most calls read or write: up to three storages.
+    /// The first three storages, which suffice for most calls.
     _first: Option<Held<'a>>,
     _second: Option<Held<'a>>,
     _third: Option<Held<'a>>,
-    /// More.
+    /// Any others.
     _held: Vec<Held<'a>>,
 }
 
 impl<'a> Access<'a> {
-    /// Waits for the locks of storages to read.
+    /// Waits for the locks to read storages.
     #[inline]
     pub fn to_read(storages: impl IntoIterator<Item = &'a Storage>) -> Access<'a> {
         let mut storages = storages.into_iter();
@@ -80,17 +79,17 @@ impl<'a> Access<'a> {
         Access { _first: None, _second: None, _third: None, _held: held }
     }
 
-    /// Waits for the locks of storages to read and others to write; one that is in both lists is written.
+    /// Waits for the locks to read some storages and to write others. One that is in both lists is written.
     ///
     /// # Errors
-    /// If bytes to be written are [borrowed](super::Borrowed).
+    /// If a storage to be written is [borrowed](super::Borrowed).
     pub fn to_write(
         reads: impl IntoIterator<Item = &'a Storage>,
         writes: impl IntoIterator<Item = &'a Storage>,
     ) -> Result<Access<'a>> {
         let mut all: SmallVec<[(&Storage, bool); 6]> = writes.into_iter().map(|storage| (storage, true)).collect();
         all.extend(reads.into_iter().map(|storage| (storage, false)));
-        // Stable, so that of two equal ones the written comes first and stays.
+        // The sort is stable, so of two equal ones the written one comes first and stays.
         all.sort_by_key(|&(storage, _)| address(storage));
         all.dedup_by_key(|(storage, _)| address(storage));
         let lock = |(storage, writes): (&'a Storage, bool)| match writes {
@@ -104,17 +103,17 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Permission to read some storages for a short while.
+/// Permission to read some storages for a short time.
 #[must_use = "writers are kept out only while it lives"]
 pub(crate) enum ShortAccess<'a> {
-    /// No lock is held: writers see that this thread reads, and wait without sleeping long.
+    /// No lock is held. Writers see the announcement, and wait without sleeping long.
     Announced(#[allow(dead_code, reason = "held, not used")] Announced),
-    /// Somebody writes to one of them or waits to, or they are too many.
+    /// A storage has a writer, running or waiting, or there are too many storages.
     Locked(#[allow(dead_code, reason = "held, not used")] Access<'a>),
 }
 
 impl<'a> ShortAccess<'a> {
-    /// Waits until nobody writes to the storages.
+    /// Waits until no storage has a writer.
     #[inline(always)]
     pub(crate) fn to_read(storages: impl Iterator<Item = &'a Storage> + Clone) -> ShortAccess<'a> {
         match announce(storages.clone()) {
@@ -124,7 +123,7 @@ impl<'a> ShortAccess<'a> {
     }
 }
 
-/// What the order of locks is made by.
+/// The order in which locks are taken.
 fn address(storage: &Storage) -> usize {
     std::ptr::from_ref(storage).addr()
 }

@@ -1,13 +1,13 @@
-//! The face of the caching CPU allocator.
+//! The caching CPU allocator.
 //!
-//! A request goes to the thread's own cache (up to 64 KiB), then to the shared cache, then to the system. Freed
-//! blocks take the same way back. Everything cached is bounded: 4 MiB a thread, 64 MiB of small and medium blocks,
-//! and of large ones 256 MiB or twice what is in use.
+//! A request goes to the thread's own cache (up to 64 KiB), then to the shared cache, then to the system. Freed blocks
+//! go back in the same order. Caches are bounded: 4 MiB per thread, 64 MiB of small and medium blocks, and for large
+//! ones 256 MiB or twice what is in use.
 //!
-//! An allocation fails only when the blocks in use and the one wanted do not fit the limit, or when the system has
-//! no memory; before it fails, all that this thread can reach of the caches is given back.
+//! An allocation fails only if the limit has no room for it besides the blocks in use, or if the system has no memory.
+//! Before it fails, all caches that this thread can reach are emptied.
 //!
-//! Devices with memory of their own have other allocators; [`Allocator`] is what all of them can do.
+//! Devices with memory of their own have other allocators; [`Allocator`] is their common interface.
 
 use super::block::Block;
 use super::region::Region;
@@ -17,60 +17,59 @@ use super::thread_cache;
 use crate::error::{Error, Result};
 use std::marker::PhantomData;
 
-/// What the allocator is doing. Bytes are capacities, that is requests rounded up to their size class.
+/// Counters of the allocator. Bytes are capacities: requests rounded up to their size class.
 ///
-/// Exact whenever no thread is inside the allocator; otherwise off by what those threads are doing.
+/// They are exact whenever no thread is inside the allocator. Otherwise calls in progress may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of blocks in use.
     pub live_bytes: usize,
     /// Blocks in use.
     pub live_blocks: usize,
-    /// Bytes that are free and kept, by threads and by the shared cache.
+    /// Bytes that are free and cached, by threads and by the shared cache.
     pub cached_bytes: usize,
-    /// Bytes that the system has given and not got back: in use or cached.
+    /// Bytes allocated from the system, in use or cached.
     pub held_bytes: usize,
-    /// Highest number of bytes that were in use or in caches of threads at once, since the start or [`reset_peak`].
+    /// The peak of the bytes in use or cached by threads, since the start or [`reset_peak`].
     pub peak_bytes: usize,
-    /// The limit in force, `usize::MAX` for none.
+    /// The current limit, `usize::MAX` for none.
     pub limit: usize,
-    /// Allocations so far, without those of no bytes.
+    /// Allocations so far, except those of zero bytes.
     pub allocations: u64,
-    /// How many of them needed memory of the system.
+    /// Allocations that took memory from the system.
     pub fresh: u64,
-    /// How many of them were served from a cache.
+    /// Allocations that were served from a cache.
     pub hits: u64,
 }
 
-/// Where the memory of a device comes from.
+/// Allocates the memory of a device.
 ///
-/// A block that was freed may be handed out again only after the stream it was used on has reached the point where
-/// it was freed.
+/// A freed block may be reused only once the stream it was used on has reached the point where it was freed.
 pub trait Allocator: Send + Sync {
-    /// A block of at least `bytes` bytes, for work on the thread's current stream of the device. Zero bytes need no
+    /// Allocates at least `bytes` bytes, for work on the thread's current stream of the device. Zero bytes need no
     /// memory and always succeed.
     ///
     /// # Errors
-    /// If the limit or the device leaves no room.
+    /// If the limit or the device has no room.
     fn allocate(&self, bytes: usize) -> Result<Block>;
 
     /// The counters.
     fn stats(&self) -> Stats;
 
-    /// Sets the limit of bytes in use; `usize::MAX` is none.
+    /// Sets the limit of bytes in use; `usize::MAX` for none.
     fn set_limit(&self, bytes: usize);
 
-    /// Gives back the memory that is cached and not waited for.
+    /// Frees the cached memory that no work waits for.
     fn trim(&self);
 }
 
 /// The caching CPU allocator, as an [`Allocator`].
 ///
-/// Work on the CPU is done when the call that asked for it returns, so a freed block can be used again at once.
+/// Work on the CPU is done when its call returns, so a freed block can be reused at once.
 #[derive(Debug, Clone, Copy)]
 pub struct HostAllocator;
 
-/// The one of this process.
+/// The allocator of this process.
 pub static HOST: HostAllocator = HostAllocator;
 
 impl Allocator for HostAllocator {
@@ -91,9 +90,9 @@ impl Allocator for HostAllocator {
     }
 }
 
-/// A block of at least `bytes` bytes. Zero bytes need no memory and always succeed.
+/// Allocates at least `bytes` bytes of host memory. Zero bytes need no memory and always succeed.
 ///
-/// Its contents are initialised but arbitrary.
+/// The contents are initialised but arbitrary.
 #[inline]
 pub fn allocate(bytes: usize) -> Result<Block> {
     if bytes == 0 {
@@ -108,8 +107,8 @@ pub fn allocate(bytes: usize) -> Result<Block> {
     }
 }
 
-/// The memory for an [`allocate`]d block, if there are bytes to allocate and nothing has to be given back before. Two
-/// registers: the block is made where it is to lie.
+/// The region for a block, if there are bytes to allocate and no cache has to be emptied first. It is returned in
+/// registers, so that the block is built in place.
 #[inline(always)]
 pub(super) fn allocate_at_once(bytes: usize) -> Option<Region> {
     if bytes == 0 || bytes > REQUEST_MAX {
@@ -118,22 +117,22 @@ pub(super) fn allocate_at_once(bytes: usize) -> Option<Region> {
     thread_cache::take(bytes, 0)
 }
 
-/// Gives all cached bytes back to the system, except those in caches of other threads.
+/// Returns all cached bytes to the system, except those in caches of other threads.
 pub fn trim() {
     thread_cache::flush();
     SHARED.trim();
 }
 
-/// Sets the limit of bytes in use; `usize::MAX` is none, and the default.
+/// Sets the limit of bytes in use; `usize::MAX` for none, which is the default.
 ///
-/// Bytes held may pass it by what other threads keep in their caches. Blocks already in use stay valid even if they
-/// exceed a new limit.
+/// The process may hold more, by what other threads have cached. Blocks in use stay valid even if they exceed a new
+/// limit.
 pub fn set_limit(bytes: usize) {
     thread_cache::flush();
     SHARED.set_limit(bytes);
 }
 
-/// Starts measuring [`Stats::peak_bytes`] anew.
+/// Restarts the measurement of [`Stats::peak_bytes`].
 pub fn reset_peak() {
     SHARED.reset_peak();
 }
@@ -155,11 +154,11 @@ pub fn stats() -> Stats {
     }
 }
 
-/// Lets one allocation of the calling thread fail as if there were no memory, while it lives: for tests of what a
-/// program does when memory runs out.
+/// Lets one allocation of the calling thread fail as if memory had run out, while it lives. It is for tests of a
+/// program's behaviour without memory.
 ///
-/// Allocations of no bytes and those of other threads do not count. A thread has one fault at a time; a new one takes
-/// the place of the last.
+/// Allocations of zero bytes and of other threads do not count. A thread has one fault at a time; a new one replaces
+/// the last.
 ///
 /// ```
 /// use opfuse::device::allocator::Fault;
@@ -181,13 +180,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Lets the allocation fail that comes after `n` others.
+    /// Lets the allocation after `n` others fail.
     pub fn after(n: u64) -> Fault {
         thread_cache::set_fault(n);
         Fault { not_send: PhantomData }
     }
 
-    /// Whether the allocation came, and failed.
+    /// Whether that allocation was made, and failed.
     pub fn has_struck(&self) -> bool {
         !thread_cache::has_fault()
     }
@@ -199,7 +198,7 @@ impl Drop for Fault {
     }
 }
 
-/// Allocates where the first attempt failed: with empty caches, and not counting what other threads keep.
+/// Retries a failed allocation with empty caches, without counting what other threads have cached.
 #[cold]
 fn allocate_tightly(bytes: usize) -> Result<Block> {
     trim();
@@ -210,10 +209,10 @@ fn allocate_tightly(bytes: usize) -> Result<Block> {
     })
 }
 
-/// An empty vector with room for so many elements: for those whose number follows from what a user asks for.
+/// An empty vector with room for `n` elements, where a user's request decides `n`.
 ///
 /// # Errors
-/// If the memory cannot be had.
+/// If there is not enough memory.
 pub(crate) fn roomy<T>(n: usize) -> Result<Vec<T>> {
     let mut roomy = Vec::new();
     roomy.try_reserve_exact(n).map_err(|_| out_of_memory(n.saturating_mul(size_of::<T>())))?;

@@ -1,13 +1,13 @@
 #![allow(unsafe_code, reason = "reads and writes the bytes of raw memory as slices")]
-//! [`Block`]: a piece of memory as everyone but the allocator holds it.
+//! [`Block`]: a piece of memory, as all but the allocator see it.
 //!
-//! A dropped block hands its region back to the allocator, or itself to the [`Owner`] that lent it. A block is a plain
-//! owned value: shared reading goes through `&`, writing through `&mut`, so safe code cannot race. Kernels write
-//! through the raw pointer and answer for it.
+//! A dropped block returns its region to the allocator, or itself to the [`Owner`] that lent it. A block is a plain
+//! owned value: reading takes `&`, writing takes `&mut`, so safe code cannot race. Kernels write through the raw
+//! pointer, and are responsible for it.
 //!
-//! Bytes that the host can reach are always initialised. The system's are zero, recycled ones hold what the last owner
-//! left; so reading them is defined though meaningless. Memory of a device that the host cannot reach is an address and
-//! a size here, without bytes.
+//! Bytes that the host can reach are always initialised: with zeros if they are fresh, and with old contents if they
+//! are recycled. So reading them is defined, though meaningless. Device memory that the host cannot reach is an address
+//! and a size, without bytes.
 
 use super::region::{ALIGNMENT, Region};
 use super::stream::Stream;
@@ -17,16 +17,16 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// An owned piece of memory; it goes back to where it came from when it is dropped.
+/// An owned piece of memory, which is freed or returned when it is dropped.
 ///
-/// Host memory is 64-byte aligned. Memory that only a device can reach has an address but no bytes to read.
+/// Host memory is 64-byte aligned. Memory that only a device can reach has an address, but no bytes to read.
 pub struct Block(Memory);
 
 enum Memory {
     /// A block of no bytes needs no memory.
     Nothing,
     Host(Region),
-    /// What only a device can reach; its owner frees it.
+    /// Memory that only a device can reach; its owner frees it.
     Device {
         address: NonZeroUsize,
         capacity: usize,
@@ -39,20 +39,20 @@ struct Lent {
     owner: Arc<dyn Owner>,
 }
 
-/// Who lent a block, and gets it back.
+/// The lender of a block, which gets it back.
 pub trait Owner: Send + Sync {
-    /// Takes the block that [`Block::lent`] was given, when the lent one is dropped.
+    /// Takes back the block that [`Block::lent`] was called on, when the lent one is dropped.
     fn take_back(&self, block: Block);
 
-    /// Told that work on a stream other than the one the block was allocated for uses it too.
+    /// Called when work on a stream other than the block's own uses the block too.
     fn used_on(&self, stream: &Stream) {
         let _ = stream;
     }
 
-    /// Orders work given to `stream` from now on behind all work on other streams that took its turn before.
+    /// Orders work given to `stream` from now on after all earlier work on other streams that uses the block.
     ///
     /// # Errors
-    /// If a device failed.
+    /// If the device failed.
     fn take_turn(&self, stream: &Stream) -> Result<()> {
         self.used_on(stream);
         Ok(())
@@ -67,35 +67,34 @@ impl Block {
         Block(Memory::Host(region))
     }
 
-    /// Memory of a device that the host cannot reach. Dropping it does nothing: lend it out, so that its owner gets
-    /// it back.
+    /// Device memory that the host cannot reach. Dropping it does nothing, so lend it, such that its owner gets it
+    /// back.
     pub fn on_device(address: NonZeroUsize, capacity: usize) -> Block {
         Block(Memory::Device { address, capacity })
     }
 
-    /// The same memory, which `owner` gets back when it is dropped.
+    /// Lends the block: when the result is dropped, `owner` gets the block back.
     pub fn lent(self, owner: Arc<dyn Owner>) -> Block {
         Block(Memory::Lent(Box::new(Lent { block: self, owner })))
     }
 
-    /// Tells the owner that work on `stream` uses the block too, so that it is not handed out again before that work
-    /// is done.
+    /// Tells the owner that work on `stream` uses the block too, so that it is not reused before that work is done.
     pub fn used_on(&self, stream: &Stream) {
         if let Memory::Lent(lent) = &self.0 {
             lent.owner.used_on(stream);
         }
     }
 
-    /// Work on `stream` is about to use the block: it waits for all work on other streams that did so before, and the block
-    /// is not handed out again before it is done. So work on one block has one order, whatever the streams.
+    /// Announces work on `stream` that uses the block. It waits for all earlier work on other streams that uses the
+    /// block, and the block is not reused before it is done. So work on a block has one order, whatever the streams.
     ///
     /// # Errors
-    /// If a device failed.
+    /// If the device failed.
     pub fn take_turn(&self, stream: &Stream) -> Result<()> {
         if let Memory::Lent(lent) = &self.0 { lent.owner.take_turn(stream) } else { Ok(()) }
     }
 
-    /// Bytes that may be used: what was asked for, rounded up to the size class.
+    /// Usable bytes: the request, rounded up to its size class.
     #[inline]
     pub fn capacity(&self) -> usize {
         match &self.0 {
@@ -116,7 +115,7 @@ impl Block {
         }
     }
 
-    /// The first byte; aligned and not null even for an empty block.
+    /// The first byte; aligned and not null, even for an empty block.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.raw()
@@ -128,11 +127,10 @@ impl Block {
         self.raw()
     }
 
-    /// The first byte, for code that writes although it does not hold the block exclusively.
+    /// The first byte, for code that writes without exclusive access to the block.
     ///
-    /// It is valid for `visible()` bytes while the block lives; beyond those it is an address on the device. Whoever
-    /// writes through it must know that no slice of those bytes is alive and that no other thread reads or writes
-    /// them meanwhile.
+    /// It is valid for `visible()` bytes while the block lives; beyond those it is an address on the device. A writer
+    /// must know that no slice of those bytes is alive, and that no other thread reads or writes them meanwhile.
     #[inline]
     pub fn raw(&self) -> *mut u8 {
         match &self.0 {
@@ -146,7 +144,7 @@ impl Block {
     /// All bytes that the host can reach.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `raw` is valid for `visible` initialised bytes while `self` is borrowed; safe code can write only
+        // SAFETY: `raw` is valid for `visible` initialised bytes while `self` is borrowed. Safe code can write only
         // through `&mut self`, and users of `raw` promise that no slice is alive while they write.
         unsafe { std::slice::from_raw_parts(self.raw(), self.visible()) }
     }
@@ -191,7 +189,7 @@ mod tests {
             assert!(block.as_bytes().iter().all(|&byte| byte == 0));
             block.as_mut_bytes().fill(7);
             assert_eq!(block.as_bytes().iter().map(|&byte| usize::from(byte)).sum::<usize>(), 7 * capacity);
-            // Not the allocator's: it has not counted this region.
+            // The allocator has not counted this region, so it must not get it.
             drop(std::mem::replace(&mut block.0, Memory::Nothing));
         }
     }

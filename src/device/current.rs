@@ -1,8 +1,8 @@
 //! The current device and the current streams of a thread.
 //!
-//! A thread starts on device 0 of every kind with the default stream of every device. Guards change that
-//! ([`DeviceGuard`](super::DeviceGuard), [`StreamGuard`](super::StreamGuard)). Streams are opened here, since a device
-//! without a number is the current one.
+//! A thread starts on device 0 of every kind, with the default stream of every device. Guards change that
+//! ([`DeviceGuard`](super::DeviceGuard), [`StreamGuard`](super::StreamGuard)). Streams are opened here, because a
+//! device without an index is the current one.
 
 use super::runtime;
 use super::stream::Stream;
@@ -12,11 +12,11 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static DEVICES: Cell<[u16; DeviceKind::ALL.len()]> = const { Cell::new([0; DeviceKind::ALL.len()]) };
-    /// Streams that are current without being their device's default.
+    /// Current streams that are not their device's default.
     static STREAMS: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The device of a kind that this thread works on, with its number.
+/// The device of a kind that this thread works on, with its index.
 ///
 /// # Errors
 /// If there is no device of that kind.
@@ -51,22 +51,22 @@ pub(super) fn set_stream(stream: &Stream) {
         }
         old
     });
-    // Its destructor may come back here.
+    // Its destructor may call back into this file.
     drop(old);
 }
 
 impl Stream {
-    /// A new stream of a device.
+    /// Creates a stream on a device.
     ///
     /// # Errors
-    /// If there is no such device, or it has no more streams.
+    /// If there is no such device, or it cannot create more streams.
     pub fn new(device: Device) -> Result<Stream> {
         let (runtime, index) = runtime::of(device, current_index(device.kind))?;
         let id = runtime.create_stream(index)?;
         Ok(Stream::with_id(runtime, device.kind, index, id))
     }
 
-    /// The stream that a device always has.
+    /// The default stream of a device.
     ///
     /// # Errors
     /// If there is no such device.
@@ -75,7 +75,7 @@ impl Stream {
         Ok(Stream::with_id(runtime, device.kind, index, 0))
     }
 
-    /// The stream that this thread gives its work on a device to.
+    /// The stream of a device that this thread gives its work to.
     ///
     /// # Errors
     /// If there is no such device.

@@ -1,14 +1,13 @@
-//! Names of places: a kind of device and, maybe, which one of that kind.
+//! Names of devices: a kind, and optionally an index.
 //!
-//! The text form is `kind` or `kind:index`. An absent index means "the current one" and is kept: `cuda` and
-//! `cuda:0` are different names even where they lead to the same place. Whether such a device is present in this
-//! machine is not asked here.
+//! The text form is `kind` or `kind:index`. A missing index means the current device and stays missing: `cuda` and
+//! `cuda:0` are different names, even where they are the same device. Whether the device exists is not checked here.
 
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// The kinds of places tensors can live in.
+/// The kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// Host memory and host threads.
@@ -17,7 +16,7 @@ pub enum DeviceKind {
     Cuda,
     /// Nowhere: shapes and dtypes without data.
     Meta,
-    /// A backend that lives outside this crate.
+    /// A backend outside this crate.
     PrivateUse1,
 }
 
@@ -35,7 +34,7 @@ impl DeviceKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     pub fn from_name(name: &str) -> Option<DeviceKind> {
         DeviceKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -47,12 +46,12 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// A place where tensors live.
+/// A device that tensors can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// What kind of place.
+    /// The kind.
     pub kind: DeviceKind,
-    /// Which one of that kind; `None` is the current one.
+    /// The index; `None` for the current device.
     pub index: Option<u16>,
 }
 
@@ -67,11 +66,11 @@ impl Device {
         Device { kind, index: None }
     }
 
-    /// The NVIDIA GPU with that number.
+    /// The NVIDIA GPU with that index.
     ///
-    /// Calls on its tensors return before the work is done. An index outside its dimension, or an integer that is divided by zero, is
-    /// therefore the error of a later call on the same stream, of whoever reads a value, or of whoever waits for the device; the
-    /// element is zero, or not written.
+    /// Calls on its tensors return before the work is done. So an index out of range, or an integer division by zero,
+    /// is reported asynchronously: by a later call on the same stream, by reading a value, or by waiting for the
+    /// device. The element is zero, or not written.
     pub const fn cuda(index: u16) -> Device {
         Device { kind: DeviceKind::Cuda, index: Some(index) }
     }
@@ -95,11 +94,11 @@ impl fmt::Display for Device {
 impl FromStr for Device {
     type Err = Error;
 
-    /// Reads `kind` or `kind:index`; the index is decimal without sign, spaces or leading zeros.
+    /// Parses `kind` or `kind:index`. The index is decimal, without sign, spaces or leading zeros.
     fn from_str(text: &str) -> Result<Device> {
         let fail = |message: String, at: usize| Error::Parse { what: "device".into(), message, at, text: text.into() };
         let (name, digits) = text.split_once(':').map_or((text, None), |(name, digits)| (name, Some(digits)));
-        // The form is judged before the kind, so that "cuda:" is a malformed string and not an unknown kind.
+        // The form is checked before the kind, so that "cuda:" is a malformed string and not an unknown kind.
         let index = match digits {
             None => None,
             Some(digits) => match read_index(digits) {

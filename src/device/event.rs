@@ -1,7 +1,7 @@
-//! Events: points in the work of streams, to wait for and to measure time between.
+//! Events: points in the work of streams, to wait for, and to measure the time between.
 //!
-//! An event names the point where it was recorded last; recording it again moves it, and whoever waited for the old
-//! point still waits for that one. An event that was never recorded is complete, and waiting for it does nothing.
+//! An event is the point where it was recorded last. Recording it again moves it, but what already waits for the old
+//! point still does. An event that was never recorded is complete, and waiting for it does nothing.
 
 use super::runtime::Runtime;
 use super::stream::Stream;
@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Default)]
 pub struct Event(Arc<Mutex<Option<Arc<Point>>>>);
 
-/// A marked point, forgotten when nobody asks about it any more.
+/// A recorded point, which the runtime forgets when it is dropped.
 pub(super) struct Point {
     runtime: Arc<dyn Runtime>,
     kind: DeviceKind,
@@ -24,7 +24,7 @@ pub(super) struct Point {
 }
 
 impl Event {
-    /// An event that was not recorded yet.
+    /// An event that is not recorded yet.
     pub fn new() -> Event {
         Event::default()
     }
@@ -32,7 +32,7 @@ impl Event {
     /// Moves the event to the end of the work given to `stream` so far.
     ///
     /// # Errors
-    /// If the device failed; then the event stays where it was.
+    /// If the device failed; then the event does not move.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let point = Arc::new(Point::mark(stream)?);
         let old = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(point);
@@ -40,10 +40,10 @@ impl Event {
         Ok(())
     }
 
-    /// Work given to `stream` from now on starts after this event. Nothing happens if it was never recorded.
+    /// Orders work given to `stream` from now on after this event. It does nothing if the event was never recorded.
     ///
     /// # Errors
-    /// If the event is one of another kind of device, or the device failed.
+    /// If the event belongs to another kind of device, or the device failed.
     pub fn block(&self, stream: &Stream) -> Result<()> {
         self.point().map_or(Ok(()), |point| point.hold(stream))
     }
@@ -56,7 +56,7 @@ impl Event {
         self.point().map_or(Ok(true), |point| point.is_reached())
     }
 
-    /// Returns when the work before the event is done; at once if it was never recorded.
+    /// Waits until the work before the event is done. It returns at once if the event was never recorded.
     ///
     /// # Errors
     /// If the device failed.
@@ -64,7 +64,7 @@ impl Event {
         self.point().map_or(Ok(()), |point| point.wait())
     }
 
-    /// Where it was recorded last.
+    /// The device where it was recorded last.
     pub fn device(&self) -> Option<Device> {
         self.point().map(|point| point.device())
     }
@@ -72,7 +72,7 @@ impl Event {
     /// The time from this event to a later one; both must be complete.
     ///
     /// # Errors
-    /// If one was not recorded or is not complete, or they are on different devices.
+    /// If one of them is not recorded or not complete, or they are on different devices.
     pub fn elapsed(&self, end: &Event) -> Result<Duration> {
         let fail = |what: &str| Err(Error::argument("elapsed", what));
         let (Some(start), Some(end)) = (self.point(), end.point()) else {
@@ -101,7 +101,7 @@ impl Stream {
         self.record()?.is_complete()
     }
 
-    /// Returns when all work given to it is done.
+    /// Waits until all work given to it is done.
     ///
     /// # Errors
     /// If the device failed.
@@ -109,7 +109,7 @@ impl Stream {
         self.record()?.synchronize()
     }
 
-    /// An event recorded on it now.
+    /// Records an event on it now.
     ///
     /// # Errors
     /// If the device failed.
@@ -119,7 +119,7 @@ impl Stream {
         Ok(event)
     }
 
-    /// Work given to this stream from now on starts after the event; see [`Event::block`].
+    /// Orders work given to this stream from now on after the event; see [`Event::block`].
     ///
     /// # Errors
     /// As [`Event::block`].
@@ -129,7 +129,7 @@ impl Stream {
 }
 
 impl Point {
-    /// The end of the work given to a stream so far.
+    /// Marks the end of the work given to a stream so far.
     pub(super) fn mark(stream: &Stream) -> Result<Point> {
         let (runtime, device) = (stream.runtime().clone(), stream.index());
         let id = runtime.mark(device, stream.id())?;

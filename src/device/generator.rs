@@ -1,10 +1,10 @@
-//! Random generators: where the seeds and counters of draws come from.
+//! Random generators: the source of seeds and counters for draws.
 //!
-//! A generator makes no numbers. It holds a seed and the next unused counter of Philox4x32-10, and a draw takes as many
-//! counters as it needs, whole and in one step; [`crate::ir::philox`] says which number comes from which counter. So
-//! numbers depend on the seed and the order of the draws, never on threads, devices or tiers.
+//! A generator computes no numbers. It holds a seed and the next unused counter of Philox4x32-10. A draw takes as many
+//! counters as it needs, in one atomic step; [`crate::ir::philox`] defines the numbers of each counter. So numbers
+//! depend on the seed and the order of draws, never on threads, devices or tiers.
 //!
-//! What always holds: no two draws of a seed share a counter until 2^64 of them are used up.
+//! What always holds: no two draws with the same seed share a counter, until 2^64 counters are used.
 
 use super::Device;
 use super::current;
@@ -16,10 +16,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The seed of a generator that was given none, so that programs repeat themselves until told otherwise.
+/// The default seed, so that programs are reproducible unless they choose another.
 pub const DEFAULT_SEED: u64 = 0x6f70_6675_7365;
 
-/// Where random draws come from. Clones are the same generator, and any thread may use it.
+/// A source of random draws. Clones are the same generator, and any thread may use it.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -44,33 +44,33 @@ thread_local! {
     static N_SETTINGS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has seeded a generator or set its state. A trace that sees it change cannot be repeated.
+/// How often this thread has seeded a generator or set its state. If a trace changes it, the trace cannot be replayed.
 pub(crate) fn n_settings() -> u64 {
     N_SETTINGS.get()
 }
 
-/// Everything a generator knows.
+/// The state of a generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GeneratorState {
     /// The key of its numbers.
     pub seed: u64,
-    /// The next counter that no draw has used.
+    /// The next unused counter.
     pub counter: u64,
 }
 
 impl Generator {
-    /// A generator of its own for tensors on `device`, with the default seed.
+    /// A new generator for tensors on `device`, with the default seed.
     pub fn new(device: Device) -> Generator {
         let state = GeneratorState { seed: DEFAULT_SEED, counter: 0 };
         Generator(Arc::new(Inner { device, state: Mutex::new(state) }))
     }
 
-    /// Whether both are one generator, so that a draw from one is a draw from the other.
+    /// Whether both are the same generator, so that a draw from one is a draw from the other.
     pub fn is_same(&self, other: &Generator) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The generator that random ops on `device` use if they are given none.
+    /// The generator that random ops on `device` use by default.
     ///
     /// # Errors
     /// If there is no such device.
@@ -87,17 +87,17 @@ impl Generator {
         Ok(defaults.by_device.entry((device.kind as u8, device.index)).or_insert_with(make).clone())
     }
 
-    /// The device its numbers are for.
+    /// The device of the tensors it is for.
     pub fn device(&self) -> Device {
         self.0.device
     }
 
-    /// Starts the numbers of a seed.
+    /// Sets the seed and restarts its numbers.
     pub fn manual_seed(&self, seed: u64) {
         self.set_state(GeneratorState { seed, counter: 0 });
     }
 
-    /// Starts the numbers of a seed that nobody can foresee, and says which.
+    /// Sets an unpredictable seed, and returns it.
     pub fn seed(&self) -> u64 {
         // The standard library's hashers are keyed by the system's randomness.
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
@@ -105,28 +105,28 @@ impl Generator {
         seed
     }
 
-    /// The seed whose numbers it gives.
+    /// The current seed.
     pub fn initial_seed(&self) -> u64 {
         self.lock().seed
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&self) -> GeneratorState {
         *self.lock()
     }
 
-    /// Goes on from where a generator stood.
+    /// Sets the state.
     pub fn set_state(&self, state: GeneratorState) {
         N_SETTINGS.set(N_SETTINGS.get() + 1);
         *self.lock() = state;
     }
 
-    /// Another generator that stands where this one does.
+    /// A new generator with the same state.
     pub fn fork(&self) -> Generator {
         Generator(Arc::new(Inner { device: self.0.device, state: Mutex::new(self.state()) }))
     }
 
-    /// Takes `n` counters, and says where they start.
+    /// Takes `n` counters, and returns the state before.
     pub fn draw(&self, n: u64) -> GeneratorState {
         let mut state = self.lock();
         let start = *state;
@@ -139,8 +139,7 @@ impl Generator {
     }
 }
 
-/// Starts the numbers of a seed in the default generators of all devices, also of those that nobody has drawn from
-/// yet.
+/// Sets the seed of the default generators of all devices, including those that were not used yet.
 pub fn manual_seed(seed: u64) {
     let mut defaults = defaults();
     defaults.seed = seed;
@@ -148,7 +147,7 @@ pub fn manual_seed(seed: u64) {
 }
 
 struct Defaults {
-    /// What new ones start with.
+    /// The seed of new generators.
     seed: u64,
     by_device: BTreeMap<(u8, Option<u16>), Generator>,
 }

@@ -1,6 +1,6 @@
-//! Guards: they change the current device or stream of a thread, and put back what they found.
+//! Guards, which change the current device or stream of a thread and restore the previous one.
 //!
-//! A guard belongs to the thread that made it. Guards end in the opposite order of their making.
+//! A guard belongs to the thread that made it. Guards are dropped in the opposite order of their making.
 
 use super::Device;
 use super::current::{current_device, current_index, current_stream, set_device, set_stream};
@@ -29,7 +29,7 @@ impl DeviceGuard {
         Ok(DeviceGuard { original, current, not_send: PhantomData })
     }
 
-    /// Makes another device of the same kind the current one; the guard still puts back what it found first.
+    /// Makes another device of the same kind current. The guard still restores the device from before the guard.
     ///
     /// # Errors
     /// If there is no such device, or it is of another kind; then nothing changes.
@@ -55,7 +55,7 @@ impl DeviceGuard {
 
 impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        // A runtime that is gone or fails now cannot be helped from a destructor; the thread's own record is put back.
+        // A failing runtime cannot be handled in a destructor, but the thread's own record is restored.
         if switch_to(self.original).is_err() {
             set_device(self.original.kind, self.original.index.unwrap_or(0));
         }
@@ -77,7 +77,7 @@ pub struct StreamGuard {
     current: Stream,
     /// What was current on the device of `current`.
     original: Stream,
-    // Put back after the stream, by its own destructor.
+    // Restored after the stream, by its own destructor.
     device: DeviceGuard,
 }
 
@@ -85,7 +85,7 @@ impl StreamGuard {
     /// Makes a stream the current one of its device, and its device the current one.
     ///
     /// # Errors
-    /// If the device is gone.
+    /// If the device does not exist any more.
     pub fn new(stream: &Stream) -> Result<StreamGuard> {
         let device = DeviceGuard::new(stream.device())?;
         let original = current_stream(stream.device())?;
@@ -93,11 +93,11 @@ impl StreamGuard {
         Ok(StreamGuard { current: stream.clone(), original, device })
     }
 
-    /// Makes another stream current. If it is one of another device, that device becomes current, and the first one
-    /// gets the stream back that it had before the guard.
+    /// Makes another stream current. If it belongs to another device, that device becomes current, and the first one
+    /// gets its previous stream back.
     ///
     /// # Errors
-    /// If the device is gone or of another kind; then nothing changes.
+    /// If the device does not exist any more, or is of another kind; then nothing changes.
     pub fn set_stream(&mut self, stream: &Stream) -> Result<()> {
         if stream.device() != self.current.device() {
             let original = current_stream(stream.device())?;

@@ -1,9 +1,9 @@
-//! How much the last level of the machine's caches holds.
+//! The size of the processor's last-level cache.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Bytes of the largest cache that the first core reaches, as the system tells; Linux alone tells it in a file.
+/// Bytes of the largest cache of the first core, as the system reports it; only Linux does, in files.
 pub(crate) fn last_cache_bytes() -> Option<usize> {
     static BYTES: OnceLock<Option<usize>> = OnceLock::new();
     *BYTES.get_or_init(|| largest(Path::new("/sys/devices/system/cpu/cpu0/cache")))
@@ -16,7 +16,7 @@ fn largest(folder: &Path) -> Option<usize> {
     sizes.filter_map(|text| bytes(text.trim())).max()
 }
 
-/// The number of bytes that a text like `32768K` says.
+/// Parses a size such as `32768K`.
 fn bytes(text: &str) -> Option<usize> {
     let (number, unit) = match text.strip_suffix('K') {
         Some(number) => (number, 1 << 10),

@@ -1,13 +1,13 @@
-//! Where bytes live and how work is ordered.
+//! Where bytes live, and how work is ordered.
 //!
-//! A [`Device`] names a place. A [`Storage`] is bytes there: on the CPU a [`Block`] of the caching allocator, on
-//! the meta device a length alone, elsewhere what the device's [`Allocator`] gives. A [`Runtime`] drives a kind of
-//! device; [`Stream`]s and [`Event`]s order its work, guards say which of them a thread uses. The worker [`pool`]
-//! splits loops over threads.
+//! A [`Device`] is a name. A [`Storage`] is bytes there: on the CPU a [`Block`] of the caching allocator, on the meta
+//! device a length alone, elsewhere a block of the device's [`Allocator`]. A [`Runtime`] drives a kind of device.
+//! [`Stream`]s and [`Event`]s order its work, and guards select those that a thread uses. The worker [`pool`] runs
+//! loops on several threads.
 //!
-//! What always holds: a block belongs to exactly one owner, so two storages never overlap; host memory is 64-byte
-//! aligned and initialised (zero when fresh, old data when recycled). The CPU runs work in program order, so its
-//! streams are always idle and its events complete. A [`Generator`] hands out seeds and counters, no numbers.
+//! What always holds: a block has exactly one owner, so two storages never overlap. Host memory is 64-byte aligned and
+//! initialised (zero when fresh, old data when recycled). The CPU runs work in program order, so its streams are always
+//! idle and its events complete. A [`Generator`] gives seeds and counters, and no numbers.
 //!
 //! Nothing here knows dtypes, shapes or tensors, and nothing here decides whether a loop is worth splitting.
 

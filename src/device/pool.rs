@@ -1,16 +1,15 @@
 #![allow(unsafe_code, reason = "one block: workers borrow the caller's loop body, whose lifetime threads cannot name")]
-//! The worker pool: one loop, split over threads, joined before the call returns.
+//! The worker pool: runs one loop on several threads, and joins them before the call returns.
 //!
-//! The caller works too, so `n` threads are the caller and `n - 1` workers. Tasks are claimed one by one from a
-//! counter; nothing may depend on who runs which. There is one pool, and it serves one caller at a time: a caller
-//! that finds it taken, and a loop inside a loop, run their tasks themselves, in order, instead of waiting.
+//! The caller works too, so `n` threads are the caller and `n - 1` workers. Threads claim tasks one by one from a
+//! counter; nothing may depend on which thread runs which task. There is one pool, and it serves one caller at a time.
+//! A caller that finds it busy, and a loop inside a loop, run their tasks themselves, in order, instead of waiting.
 //!
-//! A worker that has nothing to do spins for 30 µs, so that the next loop of a busy program starts in well under a
-//! microsecond, and then sleeps. Workers are started when first needed and never joined: the process may end while
-//! they sleep.
+//! An idle worker spins for 30 µs, so that the next loop of a busy program starts in well under a microsecond, and then
+//! sleeps. Workers are started on first use and never joined: the process may end while they sleep.
 //!
-//! If a task panics, tasks not yet claimed are skipped, those running end, and the caller panics with the first
-//! payload. Whether a loop is worth splitting is for its author to say, by `max_threads`.
+//! If a task panics, unclaimed tasks are skipped, running ones end, and the caller panics with the first payload. The
+//! author of a loop decides by `max_threads` whether to split it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -22,15 +21,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a thread that waits for another burns its core before it sleeps; sleeping and waking cost about as much.
+/// How long a waiting thread spins before it sleeps; sleeping and waking cost about as much.
 const SPIN: Duration = Duration::from_micros(30);
-/// Pieces per thread that [`parallel_for`] makes, so that a thread that is held up does not hold up the loop.
+/// Pieces per thread that [`parallel_for`] makes, so that one slow thread does not delay the loop much.
 const PIECES: usize = 4;
-/// Pieces longer than this are multiples of it, so that vectors and cache lines are not cut.
+/// Longer pieces are multiples of this, so that vectors and cache lines are not cut.
 const ROUND: usize = 64;
 
 static WORKERS: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
-/// What `set_num_threads` said; 0 if it did not.
+/// The number given to `set_num_threads`; 0 if there is none.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -40,7 +39,7 @@ thread_local! {
     static CAP: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// How many threads a loop of this thread may use: the chosen or default number, capped by [`with_threads`].
+/// The number of threads for loops of this thread: the chosen or default number, capped by [`with_threads`].
 pub fn num_threads() -> usize {
     let chosen = match CHOSEN.load(Ordering::Relaxed) {
         0 => default_threads(),
@@ -49,7 +48,7 @@ pub fn num_threads() -> usize {
     chosen.min(CAP.get())
 }
 
-/// Sets how many threads loops of this process may use, from the next loop on; 0 restores the default.
+/// Sets the number of threads for loops of this process, from the next loop on; 0 restores the default.
 pub fn set_num_threads(threads: usize) {
     CHOSEN.store(threads, Ordering::Relaxed);
 }
@@ -68,7 +67,7 @@ pub fn with_threads<T>(threads: usize, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// `OPFUSE_NUM_THREADS` if it is a number above 0, else the cores this process may use; read once.
+/// `OPFUSE_NUM_THREADS` if it is a number above 0, else the number of cores of this process; read once.
 fn default_threads() -> usize {
     static DEFAULT: OnceLock<usize> = OnceLock::new();
     *DEFAULT.get_or_init(|| {
@@ -82,9 +81,9 @@ fn read_threads(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|&threads| threads > 0)
 }
 
-/// Calls `body` with ranges that together are `0..total`, on at most `max_threads` threads.
+/// Calls `body` with disjoint ranges that cover `0..total`, on at most `max_threads` threads.
 ///
-/// Ranges longer than 64 start at multiples of 64. On one thread it is one range. `body` is not called for no work.
+/// Ranges longer than 64 start at multiples of 64. One thread gets one range. For an empty range `body` is not called.
 pub fn parallel_for(total: usize, max_threads: usize, body: impl Fn(Range<usize>) + Sync) {
     let threads = allowed_threads(max_threads).min(total);
     if threads <= 1 {
@@ -99,7 +98,7 @@ pub fn parallel_for(total: usize, max_threads: usize, body: impl Fn(Range<usize>
     run(total.div_ceil(piece), threads, &task);
 }
 
-/// Calls `body` once with every number below `n_tasks`, on at most `max_threads` threads.
+/// Calls `body` once for every number below `n_tasks`, on at most `max_threads` threads.
 pub fn run(n_tasks: usize, max_threads: usize, body: &(dyn Fn(usize) + Sync)) {
     let threads = allowed_threads(max_threads).min(n_tasks);
     let workers = if threads <= 1 {
@@ -119,7 +118,7 @@ pub fn run(n_tasks: usize, max_threads: usize, body: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// How many threads a loop may use that asks for `max_threads` here and now.
+/// The number of threads for a loop with this `max_threads` on this thread.
 fn allowed_threads(max_threads: usize) -> usize {
     if INSIDE.get() { 1 } else { num_threads().min(max_threads) }
 }
@@ -135,10 +134,10 @@ struct Job<'a> {
     caller: Thread,
 }
 
-/// Runs a loop with `helpers` workers; returns what a task panicked with.
+/// Runs a loop with `helpers` workers; returns the payload of a task that panicked.
 fn fork(workers: &mut Vec<Worker>, helpers: usize, n_tasks: usize, body: &(dyn Fn(usize) + Sync)) -> Option<Payload> {
     while workers.len() < helpers {
-        // The system may refuse more threads; the loop ends all the same.
+        // The system may refuse more threads; the loop completes all the same.
         let Some(worker) = Worker::start(workers.len()) else { break };
         workers.push(worker);
     }
@@ -179,7 +178,7 @@ impl Job<'_> {
     }
 }
 
-/// A job that workers may know of. Dropping it makes sure that none does any more.
+/// A job that workers may have. After it is dropped, none has it any more.
 struct Posted<'a> {
     workers: &'a [Worker],
     job: &'a Job<'a>,
@@ -193,7 +192,7 @@ impl Posted<'_> {
 
 impl Drop for Posted<'_> {
     fn drop(&mut self) {
-        // First from all that have not begun, so that nobody begins while we wait for another.
+        // First withdraws from all that have not started, so that none starts while we wait for another.
         for worker in self.workers {
             worker.withdraw(self.address());
         }
@@ -203,16 +202,16 @@ impl Drop for Posted<'_> {
     }
 }
 
-/// What a worker is up to: nothing, asleep, busy, busy with its caller asleep, or the address of a job to begin.
-/// The names are addresses at which no job can lie.
+/// The state of a worker: idle, asleep, busy, busy with its caller asleep, or the address of a job to start. The
+/// constants are addresses that no job can have.
 const IDLE: *mut Job<'static> = without_provenance_mut(0);
 const ASLEEP: *mut Job<'static> = without_provenance_mut(1);
 const BUSY: *mut Job<'static> = without_provenance_mut(2);
 const AWAITED: *mut Job<'static> = without_provenance_mut(3);
 
-/// The state alone, on cache lines of its own.
+/// The state, on cache lines of its own.
 ///
-/// Who may change it: the worker IDLE → ASLEEP, job → BUSY, BUSY or AWAITED → IDLE; the caller that holds the pool
+/// Allowed transitions. The worker: IDLE → ASLEEP, job → BUSY, BUSY or AWAITED → IDLE. The caller that holds the pool:
 /// IDLE or ASLEEP → job, job → IDLE, BUSY → AWAITED.
 #[repr(align(128))]
 struct Slot {
@@ -239,11 +238,11 @@ impl Worker {
     }
 
     fn withdraw(&self, job: *mut Job<'static>) {
-        // Fails if the worker has begun; then it will be waited for.
+        // Fails if the worker has started; then it is waited for.
         let _ = self.slot.state.compare_exchange(job, IDLE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Waits until the worker has ended a job it has begun; what it did is then visible here.
+    /// Waits until the worker has ended a job that it started. Its writes are then visible here.
     fn wait_until_idle(&self) {
         let state = &self.slot.state;
         let mut spin = Spin::new();
@@ -262,7 +261,7 @@ impl Worker {
 }
 
 impl Slot {
-    /// A worker's life.
+    /// The loop of a worker thread.
     fn serve(&self) {
         INSIDE.set(true);
         loop {
@@ -274,7 +273,7 @@ impl Slot {
             let job: &Job<'_> = unsafe { &*address };
             job.work();
             if self.state.compare_exchange(BUSY, IDLE, Ordering::Release, Ordering::Relaxed).is_err() {
-                // AWAITED: the caller sleeps, and cannot leave before the state changes.
+                // AWAITED: the caller sleeps, and cannot return before the state changes.
                 let caller = job.caller.clone();
                 self.state.store(IDLE, Ordering::Release);
                 caller.unpark();
@@ -282,14 +281,14 @@ impl Slot {
         }
     }
 
-    /// Waits for a job and begins it.
+    /// Waits for a job and starts it.
     fn next_job(&self) -> *mut Job<'static> {
         let mut spin = Spin::new();
         loop {
             let seen = self.state.load(Ordering::Relaxed);
             if seen == ASLEEP {
                 thread::park();
-                // Woken too late for one job, it is awake for the next.
+                // If it woke too late for one job, it is awake for the next.
                 spin = Spin::new();
             } else if seen == IDLE {
                 if spin.is_over() {
@@ -304,7 +303,7 @@ impl Slot {
 
 /// A bounded busy wait.
 struct Spin {
-    /// When it began to be worth looking at the clock.
+    /// When the clock was first read.
     since: Option<Instant>,
     turns: u32,
 }
@@ -314,11 +313,11 @@ impl Spin {
         Spin { since: None, turns: 0 }
     }
 
-    /// Burns a moment; whether all moments are used up.
+    /// Spins a moment, and returns whether the time is over.
     fn is_over(&mut self) -> bool {
         std::hint::spin_loop();
         self.turns += 1;
-        // Reading the clock takes as long as several turns.
+        // Reading the clock takes as long as several spins.
         if !self.turns.is_multiple_of(32) {
             return false;
         }

@@ -1,14 +1,14 @@
-//! Threads that read storages for a short while without taking their locks.
+//! Threads that read storages for a short time without taking their locks.
 //!
-//! A lock costs a small call two locked instructions per operand, and threads that read the same storage take its lock's
-//! cache line from each other. So a thread that runs a short kernel *announces* what it reads, in a place of its own, and
-//! then looks whether anybody writes there; whoever is about to write says so in the storage, and then looks at all
-//! places. Announcement, note and both looks are in one order that all threads agree on (`SeqCst`), so of a reader and a
-//! writer at least one sees the other: a reader that sees a writer takes its announcement back and waits for the lock, a
-//! writer that sees an announcement waits until it is taken back.
+//! A lock costs a small call two locked instructions per operand, and threads that read the same storage contend for
+//! the cache line of its lock. So a thread that runs a short kernel *announces* what it reads, in a place of its own,
+//! and then checks whether the storages have writers. A writer first counts itself in the storage, and then checks all
+//! places. Announcement, count and both checks have one order for all threads (`SeqCst`), so at least one of a reader
+//! and a writer sees the other. A reader that sees a writer withdraws its announcement and waits for the lock. A writer
+//! that sees an announcement waits until it is withdrawn.
 //!
-//! What always holds: only its thread writes to a place; an announcement is granted at once or not at all, so nobody
-//! waits while making one; a writer locks nothing to look. There are [`MAX_PLACES`]; further threads take locks.
+//! What always holds: only its thread writes to a place; an announcement succeeds at once or not at all, so making one
+//! never waits; a writer takes no locks to check. There are [`MAX_PLACES`]; further threads take locks.
 
 use super::Storage;
 use std::cell::Cell;
@@ -20,18 +20,20 @@ const MAX_PLACES: usize = 256;
 /// Most storages of an announcement.
 pub(super) const MAX_STORAGES: usize = 3;
 
-/// Looks of a waiting writer before it lets other threads run, and before it sleeps between looks.
+/// Checks of a waiting writer before it yields between checks.
 const SPINS: u32 = 100;
+/// Checks before it sleeps between checks.
 const YIELDS: u32 = 200;
+/// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What one thread reads; on cache lines of its own.
+/// The announcement of one thread, on cache lines of its own.
 #[repr(align(128))]
 struct Place {
-    /// Whether a thread has it.
+    /// Whether a thread owns it.
     is_taken: AtomicBool,
     is_reading: AtomicBool,
-    /// Addresses of storages. They count only while it is reading.
+    /// Addresses of storages, valid only while the thread is reading.
     storages: [AtomicUsize; MAX_STORAGES],
 }
 
@@ -47,14 +49,14 @@ impl Place {
 
 static PLACES: [Place; MAX_PLACES] = [const { Place::free() }; MAX_PLACES];
 
-/// How many places, from the first, were ever taken.
+/// The number of places that were ever used; they are the first ones.
 static N_USED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static OWN: Own = const { Own(Cell::new(None)) };
 }
 
-/// A thread's place, once it has read; free for other threads when the thread ends.
+/// A thread's place, once it has read. It is freed when the thread ends.
 struct Own(Cell<Option<&'static Place>>);
 
 impl Drop for Own {
@@ -65,7 +67,7 @@ impl Drop for Own {
     }
 }
 
-/// Keeps writers out of the storages that were announced, while it lives. It belongs to its thread.
+/// Keeps writers out of the announced storages while it lives. It belongs to its thread.
 pub(crate) struct Announced {
     place: &'static Place,
     not_send: std::marker::PhantomData<*const ()>,
@@ -74,13 +76,13 @@ pub(crate) struct Announced {
 impl Drop for Announced {
     #[inline(always)]
     fn drop(&mut self) {
-        // Whoever sees this, or what the next announcement writes, also sees that everything has been read.
+        // A thread that sees this, or what the next announcement writes, also sees that everything has been read.
         self.place.is_reading.store(false, Ordering::Release);
     }
 }
 
-/// Announces that the thread reads storages from now on. `None` if one of them is being written to, if the thread reads
-/// others by an announcement already, or if there is no place for it: then locks have to be taken.
+/// Announces that the thread reads storages from now on. Returns `None` if one of them has a writer, if the thread
+/// already has an announcement, or if there is no place: then locks have to be taken.
 #[inline(always)]
 pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) -> Option<Announced> {
     // A thread that is ending has no place any more.
@@ -90,13 +92,13 @@ pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) 
     }
     let mut slots = place.storages.iter();
     for storage in storages.clone() {
-        // Ordered after all that the last announcement was for.
+        // Ordered after all reads of the last announcement.
         slots.next()?.store(address(storage), Ordering::Release);
     }
     for slot in slots {
         slot.store(0, Ordering::Release);
     }
-    // A swap rather than a store, since it costs the same and is one order with the looks below either way.
+    // A swap instead of a store: it costs the same, and is ordered before the checks below in any case.
     place.is_reading.swap(true, Ordering::SeqCst);
     let announced = Announced { place, not_send: std::marker::PhantomData };
     let mut is_written = false;
@@ -110,13 +112,14 @@ pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) 
 fn take_place(own: &Own) -> Option<&'static Place> {
     let take = |place: &Place| !place.is_taken.load(Ordering::Relaxed) && !place.is_taken.swap(true, Ordering::Acquire);
     let (index, place) = PLACES.iter().enumerate().find(|(_, place)| take(place))?;
-    // In one order with the looks of writers: those that do not look here yet are seen by the first announcement.
+    // Ordered with the checks of writers: a writer that does not check this place yet is seen by the first
+    // announcement.
     N_USED.fetch_max(index + 1, Ordering::SeqCst);
     own.0.set(Some(place));
     Some(place)
 }
 
-/// Waits until nobody reads a storage by an announcement. Its writers are counted already, so no new one is granted.
+/// Waits until no announcement has the storage. Its writers are counted already, so no new one succeeds.
 pub(super) fn wait_for(storage: &Storage) {
     let address = address(storage);
     let reads = |place: &Place| {
@@ -199,12 +202,12 @@ mod tests {
         assert!(N_USED.load(Ordering::Relaxed) < MAX_PLACES / 2);
     }
 
-    /// Whoever reads sees all that a writer wrote, or nothing of it.
+    /// A reader sees all that a writer wrote, or nothing of it.
     #[test]
     fn readers_and_writers_keep_apart() {
         const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
         let [a, b] = storages();
-        // Plain cells would be a data race where announcements fail; these tell the tale without one.
+        // Plain cells would be a data race where announcements fail; atomics show the failure without one.
         let values = [const { AtomicUsize::new(0) }; 8];
         thread::scope(|scope| {
             for _ in 0..3 {

@@ -1,13 +1,13 @@
 #![allow(unsafe_code, reason = "owns raw memory: the only file of this floor that asks the system for bytes")]
-//! [`Region`]: raw memory of the system, owned.
+//! [`Region`]: owned raw memory of the system.
 //!
-//! A region starts zeroed and goes back to the system when it is dropped. It counts nothing: the caches of the
+//! A region starts zeroed and is returned to the system when it is dropped. It counts nothing: the caches of the
 //! allocator do.
 
 use super::size_class::LARGE_MIN;
 use std::ptr::NonNull;
 
-/// Every block starts at a multiple of this: one cache line, one AVX-512 vector.
+/// Every block is aligned to this: one cache line, one AVX-512 vector.
 pub const ALIGNMENT: usize = 64;
 
 /// Memory of the system, with a size-class capacity.
@@ -16,13 +16,13 @@ pub(super) struct Region {
     capacity: usize,
 }
 
-// SAFETY: a region owns its memory; nothing about it depends on the thread that uses or releases it.
+// SAFETY: a region owns its memory, and does not depend on the thread that uses or frees it.
 unsafe impl Send for Region {}
 // SAFETY: through `&Region` safe code can only read.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Zeroed memory, `None` if the system has none. `capacity` is a size class, so a multiple of 64 and not 0.
+    /// Zeroed memory; `None` if the system has none. `capacity` is a size class, so a multiple of 64 and not 0.
     pub(super) fn fresh(capacity: usize) -> Option<Region> {
         debug_assert!(capacity > 0 && capacity.is_multiple_of(ALIGNMENT), "{capacity} is not a size class");
         let start = if capacity >= LARGE_MIN { pages::map(capacity)? } else { heap::allocate(capacity, ALIGNMENT)? };
@@ -35,7 +35,7 @@ impl Region {
         self.start.as_ptr()
     }
 
-    /// Bytes that may be used.
+    /// Usable bytes.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
@@ -44,7 +44,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: `fresh` got exactly this memory by the same choice of source, and the region was its only owner.
+        // SAFETY: `fresh` allocated exactly this memory from the same source, and the region was its only owner.
         unsafe {
             if self.capacity >= LARGE_MIN {
                 pages::unmap(self.start, self.capacity);
@@ -75,24 +75,24 @@ mod heap {
     /// `start` came from `allocate` with the same numbers, and is not used afterwards.
     pub(super) unsafe fn free(start: NonNull<u8>, capacity: usize, alignment: usize) {
         let layout = layout(capacity, alignment).expect("the layout was accepted when the memory was allocated");
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         unsafe { dealloc(start.as_ptr(), layout) }
     }
 }
 
-/// Memory mapped page by page, aligned to huge pages and advised to use them: first touch of small pages costs ten
-/// times as much as that of huge ones.
+/// Memory mapped page by page, aligned to huge pages and advised to use them: the first touch of small pages takes ten
+/// times as long.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pages {
     use super::LARGE_MIN;
     use std::ptr::NonNull;
 
     pub(super) fn map(capacity: usize) -> Option<NonNull<u8>> {
-        // One unit more than needed contains an aligned start; the rest is given back at once.
+        // One unit more than needed contains an aligned start; the rest is unmapped at once.
         let mapped = capacity.checked_add(LARGE_MIN)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+        // SAFETY: a new anonymous mapping at an address that the system chooses affects no existing memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return None;
@@ -100,8 +100,8 @@ mod pages {
         let base: *mut u8 = base.cast();
         let head = base.align_offset(LARGE_MIN);
         let start = base.wrapping_add(head);
-        // SAFETY: head and tail lie inside the mapping just made and outside of `start .. start + capacity`; all
-        // bounds are page-aligned because `base`, `capacity` and `LARGE_MIN` are. Advice changes no contents.
+        // SAFETY: head and tail are inside the mapping just made and outside of `start .. start + capacity`; all bounds
+        // are page-aligned because `base`, `capacity` and `LARGE_MIN` are. Advice changes no contents.
         unsafe {
             if head > 0 {
                 libc::munmap(base.cast(), head);
@@ -109,7 +109,7 @@ mod pages {
             if head < LARGE_MIN {
                 libc::munmap(start.wrapping_add(capacity).cast(), LARGE_MIN - head);
             }
-            // A kernel without huge pages refuses; the memory is as good, only slower to touch first.
+            // A kernel without huge pages refuses; then the first touch is slower.
             libc::madvise(start.cast(), capacity, libc::MADV_HUGEPAGE);
         }
         NonNull::new(start)
@@ -119,13 +119,13 @@ mod pages {
     ///
     /// `start` came from `map` with the same capacity, and is not used afterwards.
     pub(super) unsafe fn unmap(start: NonNull<u8>, capacity: usize) {
-        // SAFETY: the caller's promise. It can fail only for bad arguments or too many mappings; then the memory
-        // stays mapped and unused, which is no reason to stop a program in a destructor.
+        // SAFETY: passed on from the caller. It can fail only for bad arguments or too many mappings; then the memory
+        // stays mapped and unused, which must not abort a program in a destructor.
         unsafe { libc::munmap(start.as_ptr().cast(), capacity) };
     }
 }
 
-/// Elsewhere large blocks come from the heap too, aligned the same way.
+/// Elsewhere large blocks come from the heap too, with the same alignment.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod pages {
     use super::{LARGE_MIN, heap};
@@ -139,7 +139,7 @@ mod pages {
     ///
     /// `start` came from `map` with the same capacity, and is not used afterwards.
     pub(super) unsafe fn unmap(start: NonNull<u8>, capacity: usize) {
-        // SAFETY: the caller's promise, and `map` used the same alignment.
+        // SAFETY: passed on from the caller; `map` used the same alignment.
         unsafe { heap::free(start, capacity, LARGE_MIN) }
     }
 }

@@ -1,10 +1,10 @@
 #![allow(unsafe_code, reason = "owns memory that several handles share, and counts them")]
-//! Shared ownership whose last handle goes without a locked instruction.
+//! Shared ownership like `Arc`, whose last handle is dropped without a locked instruction.
 //!
-//! [`Shared`] is what `Arc` is, but its two counts lie in one word. So one plain load says that a handle is the only one
-//! left, strong or weak, and what it owns is freed at once; `Arc` has to decrement two counts one after the other, which
-//! small calls feel twice for each tensor. Handles of one value may be cloned, dropped, downgraded and upgraded from any
-//! thread. What memory they free, the thread keeps for its next values of that type, up to [`MOST_SPARE`] pieces.
+//! [`Shared`] has its two counts in one word. So one plain load shows that a handle is the only one left, strong or
+//! weak, and its value is freed at once. `Arc` has to decrement two counts in turn, which small calls pay twice per
+//! tensor. Handles of one value may be cloned, dropped, downgraded and upgraded from any thread. The freed memory is
+//! kept by the thread for its next values of that type, up to [`MOST_SPARE`] pieces.
 //!
 //! Deliberately absent: unsized values, and conversions to and from raw pointers.
 
@@ -22,22 +22,22 @@ use std::thread::LocalKey;
 const STRONG: u64 = 1;
 /// One weak handle. All strong ones together hold one, so that the memory outlives the value.
 const WEAK: u64 = 1 << 32;
-/// The counts of a value with one strong handle and no other.
+/// The counts of a value with exactly one handle, a strong one.
 const ONLY: u64 = STRONG + WEAK;
-/// More handles of a kind than any program has; far below where counts would run into each other.
+/// More handles than any program has, and far below where the counts would overflow into each other.
 const TOO_MANY: u64 = 1 << 31;
 
 /// Pieces of memory that a thread keeps for values of one type.
 const MOST_SPARE: u32 = 64;
 
-/// Begins with a word, which links spare ones.
+/// Starts with a word, which links spare nodes.
 #[repr(C)]
 struct Node<T> {
     counts: AtomicU64,
     value: T,
 }
 
-/// What can be shared: a type whose threads keep memory for it.
+/// A type that can be shared, for which threads keep spare memory.
 ///
 /// ```
 /// use opfuse::device::Shared;
@@ -57,19 +57,19 @@ struct Node<T> {
 /// assert_eq!((other.0, other.1), (1, 2));
 /// ```
 pub trait Pooled: Sized + 'static {
-    /// The memory that the calling thread keeps.
+    /// The spare memory of the calling thread.
     fn spare() -> &'static LocalKey<Spare<Self>>;
 }
 
-/// Memory for values of one type that a thread has no use for at the moment; freed when the thread ends.
+/// Spare memory of a thread for values of one type; freed when the thread ends.
 pub struct Spare<T> {
-    /// The memory put here last; the first word of each piece is the address of the one before.
+    /// The piece added last; the first word of each piece is the address of the one before.
     first: Cell<*mut Node<T>>,
     n: Cell<u32>,
 }
 
 impl<T> Spare<T> {
-    /// Nothing.
+    /// No memory.
     pub const fn new() -> Spare<T> {
         Spare { first: Cell::new(std::ptr::null_mut()), n: Cell::new(0) }
     }
@@ -77,23 +77,23 @@ impl<T> Spare<T> {
     #[inline(always)]
     fn take(&self) -> Option<NonNull<Node<T>>> {
         let node = NonNull::new(self.first.get())?;
-        // SAFETY: what is linked here is memory of a node that holds no value, and `put` has written its first word.
+        // SAFETY: linked pieces are memory of nodes that hold no value, and `put` has written their first words.
         self.first.set(unsafe { node.cast().read() });
         self.n.set(self.n.get() - 1);
         Some(node)
     }
 
-    /// Keeps the memory, unless there is plenty.
+    /// Keeps the memory, unless there is enough. Returns whether it did.
     ///
     /// # Safety
-    /// The memory came from [`allocate`], holds no value, and belongs to the caller, who leaves it here if the answer is
-    /// yes.
+    /// The memory came from [`allocate`], holds no value, and belongs to the caller, who gives it up if the result is
+    /// true.
     #[inline(always)]
     unsafe fn put(&self, node: NonNull<Node<T>>) -> bool {
         if self.n.get() == MOST_SPARE {
             return false;
         }
-        // SAFETY: the memory of a node is aligned for, and as large as, a word at least.
+        // SAFETY: the memory of a node is at least as large and as aligned as a word.
         unsafe { node.cast().write(self.first.get()) };
         self.first.set(node.as_ptr());
         self.n.set(self.n.get() + 1);
@@ -116,7 +116,7 @@ impl<T> fmt::Debug for Spare<T> {
 impl<T> Drop for Spare<T> {
     fn drop(&mut self) {
         while let Some(node) = self.take() {
-            // SAFETY: what was kept came from `allocate`, holds no value, and was taken out just now.
+            // SAFETY: spare memory came from `allocate`, holds no value, and was just removed from the list.
             unsafe { free(node) };
         }
     }
@@ -130,17 +130,17 @@ fn allocate<T>() -> NonNull<Node<T>> {
 /// # Safety
 /// The memory came from [`allocate`], holds no value, and is not used afterwards.
 unsafe fn free<T>(node: NonNull<Node<T>>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: passed on from the caller.
     drop(unsafe { Box::from_raw(node.as_ptr().cast::<MaybeUninit<Node<T>>>()) });
 }
 
-/// The memory of a node whose value is gone; the thread keeps it, or it is freed.
+/// The memory of a node whose value was dropped. It is kept by the thread, or freed.
 struct Memory<T: Pooled>(NonNull<Node<T>>);
 
 impl<T: Pooled> Drop for Memory<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: whoever makes a `Memory` owns it, and has dropped its value when this one goes.
+        // SAFETY: the maker of a `Memory` owns it, and has dropped its value when this is dropped.
         let is_kept = T::spare().try_with(|spare| unsafe { spare.put(self.0) });
         if !is_kept.unwrap_or(false) {
             // SAFETY: the same.
@@ -149,7 +149,7 @@ impl<T: Pooled> Drop for Memory<T> {
     }
 }
 
-/// A handle that keeps a value alive; any number of them share it.
+/// A handle that keeps a value alive. Any number of handles share it.
 pub struct Shared<T: Pooled> {
     node: NonNull<Node<T>>,
     owns: PhantomData<Node<T>>,
@@ -161,8 +161,8 @@ pub struct WeakShared<T: Pooled> {
     owns: PhantomData<Node<T>>,
 }
 
-// SAFETY: as for `Arc`: handles on several threads hand out `&T` there (so `T: Sync`), and the last of them drops the
-// value wherever it is (so `T: Send`). The counts are atomic.
+// SAFETY: as for `Arc`: handles on several threads give out `&T` there (so `T: Sync`), and the last of them drops the
+// value on its thread (so `T: Send`). The counts are atomic.
 unsafe impl<T: Pooled + Send + Sync> Send for Shared<T> {}
 // SAFETY: the same.
 unsafe impl<T: Pooled + Send + Sync> Sync for Shared<T> {}
@@ -178,13 +178,14 @@ impl<T: Pooled> Shared<T> {
         Shared::made_by(|| value)
     }
 
-    /// As [`Shared::new`] of what `make` gives; its memory is there before, so that it is written where it stays.
+    /// Like [`Shared::new`] of the result of `make`. The memory is allocated first, so that the value is written in
+    /// place.
     #[inline(always)]
     pub fn made_by(make: impl FnOnce() -> T) -> Shared<T> {
-        // Where the thread is ending it keeps nothing any more.
+        // A thread that is ending keeps no memory.
         let spare = T::spare().try_with(Spare::take).ok().flatten();
         let node = spare.unwrap_or_else(allocate);
-        // SAFETY: the memory is that of a node and belongs to nobody else; if `make` panics, it is lost and no more.
+        // SAFETY: the memory is that of a node, and nothing else uses it; if `make` panics, it is leaked.
         unsafe {
             (&raw mut (*node.as_ptr()).value).write(make());
             (&raw mut (*node.as_ptr()).counts).write(AtomicU64::new(ONLY));
@@ -210,7 +211,7 @@ impl<T: Pooled> Shared<T> {
         &raw const **self
     }
 
-    /// The value for changing, if there is no other handle of any kind.
+    /// The value, mutably, if there is no other handle of any kind.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         if !is_only(self.counts()) {
@@ -231,7 +232,7 @@ impl<T: Pooled> Shared<T> {
         unsafe { &(*self.node.as_ptr()).counts }
     }
 
-    /// What is left to do for a handle that was not the only one.
+    /// Drops a handle that was not the only one.
     #[inline(never)]
     fn drop_one_of_many(&mut self) {
         let before = self.counts().fetch_sub(STRONG, Ordering::Release);
@@ -239,20 +240,20 @@ impl<T: Pooled> Shared<T> {
             return;
         }
         fence(Ordering::Acquire);
-        // The weak handle that the strong ones held together; it frees the memory, also if the value panics.
+        // The weak handle that the strong ones share. It frees the memory, even if dropping the value panics.
         let _weak = WeakShared { node: self.node, owns: PhantomData::<Node<T>> };
-        // SAFETY: this was the last strong handle, weak ones find no value any more, and the fence makes everything that
-        // was done through other handles happen before this. The memory is freed later, without dropping the value again.
+        // SAFETY: this was the last strong handle, weak ones cannot upgrade any more, and the fence orders everything
+        // that was done through other handles before this. The memory is freed later, without dropping the value again.
         unsafe { std::ptr::drop_in_place(&raw mut (*self.node.as_ptr()).value) }
     }
 }
 
 /// Whether the counts are those of a single strong handle, which the caller has.
 ///
-/// A handle comes into being by a change of the counts, or with them, so whoever has one reads its own or a later
-/// change. If there is one strong handle then and no weak one, it is the caller's; and any later change would be made
-/// through that handle, which the caller would have to know of: then it would have read that one. All earlier changes
-/// continue the release sequences of those that released, so this load makes what other handles did happen before.
+/// A handle is created by a change of the counts, or together with them. So whoever has one reads its own change or a
+/// later one. If the load shows one strong handle and no weak one, the handle is the caller's. A later change would
+/// have been made through that handle, so the caller would have read it. All earlier changes continue the release
+/// sequences of those that released. So this load orders what other handles did before it.
 #[inline(always)]
 fn is_only(counts: &AtomicU64) -> bool {
     counts.load(Ordering::Acquire) == ONLY
@@ -261,10 +262,10 @@ fn is_only(counts: &AtomicU64) -> bool {
 /// Adds a handle.
 #[inline(always)]
 fn add(counts: &AtomicU64, handle: u64) {
-    // A new handle is made through an existing one, so there is nothing to be ordered.
+    // A new handle is made through an existing one, so no ordering is needed.
     let before = counts.fetch_add(handle, Ordering::Relaxed);
     if before % WEAK >= TOO_MANY || before / WEAK >= TOO_MANY {
-        // Only handles that are leaked in a loop get here; going on would free a value that is in use.
+        // Only handles leaked in a loop get here. Going on would free a value in use.
         abort();
     }
 }
@@ -274,7 +275,7 @@ impl<T: Pooled> Deref for Shared<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: a strong handle keeps the value alive, and only `get_mut` lends it out for changing.
+        // SAFETY: a strong handle keeps the value alive, and only `get_mut` borrows it mutably.
         unsafe { &self.node.as_ref().value }
     }
 }
@@ -293,15 +294,15 @@ impl<T: Pooled> Drop for Shared<T> {
         if !is_only(self.counts()) {
             return self.drop_one_of_many();
         }
-        // Goes after the value, also if that panics.
+        // Dropped after the value, even if that panics.
         let _memory = Memory(self.node);
-        // SAFETY: there is no other handle, and nobody uses this one after it was dropped.
+        // SAFETY: there is no other handle, and nothing uses this one after it was dropped.
         unsafe { std::ptr::drop_in_place(&raw mut (*self.node.as_ptr()).value) }
     }
 }
 
 impl<T: Pooled> WeakShared<T> {
-    /// A strong handle, if there still is one.
+    /// A strong handle, if the value is still alive.
     pub fn upgrade(&self) -> Option<Shared<T>> {
         let more = |counts: u64| {
             let strong = counts % WEAK;
@@ -314,7 +315,7 @@ impl<T: Pooled> WeakShared<T> {
         Some(Shared { node: self.node, owns: PhantomData })
     }
 
-    /// Whether the value is gone.
+    /// Whether the value was dropped.
     pub fn is_gone(&self) -> bool {
         self.counts().load(Ordering::Acquire) % WEAK < STRONG
     }
@@ -338,7 +339,7 @@ impl<T: Pooled> Drop for WeakShared<T> {
             return;
         }
         fence(Ordering::Acquire);
-        // No handle of any kind is left, and the value went with the last strong one.
+        // No handle of any kind is left, and the value was dropped with the last strong one.
         drop(Memory(self.node));
     }
 }
@@ -377,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Lets tests share values of a type.
+    /// Makes types shareable in tests.
     macro_rules! pooled {
         ($ty:ty) => {
             impl Pooled for $ty {
@@ -445,7 +446,7 @@ mod tests {
                             drop((up, copies, own.downgrade()));
                         }
                         drop(own);
-                        // Others may still have it, or not.
+                        // Others may or may not have it still.
                         if let Some(up) = weak.upgrade() {
                             assert_eq!(*up.1, 7);
                         }
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!((before, n()), (0, MOST_SPARE));
         let again = Shared::new(7);
         assert!(addresses.contains(&again.as_ptr()) && n() == MOST_SPARE - 1);
-        // Memory goes to whoever drops, here a thread that ends.
+        // The thread that drops gets the memory, here one that ends.
         std::thread::scope(|scope| scope.spawn(move || drop(again)).join().expect("nothing panics"));
         assert_eq!(n(), MOST_SPARE - 1);
     }

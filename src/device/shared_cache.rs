@@ -1,14 +1,14 @@
-//! Free memory that every thread may take, and the account with the system.
+//! Free memory that every thread may take, and the bytes held from the system.
 //!
-//! Small and medium regions lie in one list per size class, each behind its own lock; large ones in a best-fit cache
-//! behind one lock, because whoever takes one is about to touch megabytes.
+//! Small and medium regions are in one list per size class, each with its own lock. Large ones are in a best-fit cache
+//! with one lock, because their users are about to touch megabytes anyway.
 //!
-//! What always holds: `held` is the sum of the capacities of all regions this cache ever made and not yet gave back
-//! to the system, and never rises above the limit plus the tolerance of the request that raised it. Lists keep at
-//! most [`LISTED_BOUND`]; the large cache keeps at most [`LARGE_BOUND`] or twice what is in use, counting the region
-//! just freed, and gives back its oldest regions first. No lock is held while the system is asked.
+//! What always holds: `held` is the sum of the capacities of all regions that this cache made and did not return to the
+//! system. It never rises above the limit plus the tolerance of the request that raised it. Lists keep at most
+//! [`LISTED_BOUND`]. The large cache keeps at most [`LARGE_BOUND`] or twice what is in use, counting the region just
+//! freed, and returns its oldest regions first. No lock is held during calls of the system.
 //!
-//! Who uses a region, and statistics of that, are the business of `thread_cache`.
+//! `thread_cache` counts allocations and blocks in use.
 
 use super::region::Region;
 use super::size_class::{self, LARGE_MIN, N_LISTED};
@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that the lists of small and medium classes keep.
+/// Most bytes in the lists of small and medium classes.
 pub(super) const LISTED_BOUND: usize = 64 << 20;
-/// Bytes that the large cache may keep however little is in use.
+/// Bytes that the large cache may keep, however little is in use.
 pub(super) const LARGE_BOUND: usize = 256 << 20;
 
-/// The cache behind every thread's own.
+/// The cache that all threads share.
 pub(super) static SHARED: SharedCache = SharedCache::new();
 
 /// See the module.
@@ -31,15 +31,15 @@ pub(super) struct SharedCache {
     listed_bytes: AtomicUsize,
     /// Bytes in the lists and the large cache.
     cached: AtomicUsize,
-    /// Bytes of the system: cached here, cached by threads, in use.
+    /// Bytes from the system: cached here, cached by threads, or in use.
     held: AtomicUsize,
     limit: AtomicUsize,
-    /// Highest `held - cached` so far.
+    /// The peak of `held - cached`.
     peak: AtomicUsize,
     fresh: AtomicU64,
 }
 
-/// Large regions by capacity; within one capacity the oldest is in front.
+/// Large regions by capacity; among equal capacities the oldest comes first.
 struct LargeCache {
     by_capacity: BTreeMap<usize, VecDeque<Aged>>,
     bytes: usize,
@@ -51,7 +51,7 @@ struct Aged {
     region: Region,
 }
 
-/// The account of a [`SharedCache`].
+/// The counters of a [`SharedCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) held: usize,
@@ -75,7 +75,7 @@ impl SharedCache {
         }
     }
 
-    /// A region for `bytes`, cached or fresh; `None` if neither the limit (plus `tolerance`) nor the system allow it.
+    /// A region for `bytes`, cached or fresh; `None` if the limit (plus `tolerance`) or the system does not allow it.
     pub(super) fn take(&self, bytes: usize, tolerance: usize) -> Option<Region> {
         let capacity = size_class::capacity(bytes);
         let cached = if capacity < LARGE_MIN {
@@ -97,13 +97,13 @@ impl SharedCache {
         self.unlist(taken * capacity);
     }
 
-    /// Takes a region back; keeps it if the bounds allow.
+    /// Takes a region back, and keeps it if the bounds allow.
     pub(super) fn put(&self, region: Region) {
         let capacity = region.capacity();
         if capacity < LARGE_MIN {
             return self.put_listed(capacity, std::iter::once(region));
         }
-        // The region itself counts as in use: a single huge temporary in a loop stays cached.
+        // The region itself counts as in use, so that a single huge temporary in a loop stays cached.
         let in_use = self.held.load(Relaxed).saturating_sub(self.cached.load(Relaxed));
         let mut large = lock(&self.large);
         self.cached.fetch_add(capacity, Relaxed);
@@ -113,7 +113,7 @@ impl SharedCache {
         self.give_back(surplus);
     }
 
-    /// Takes regions of one small or medium class back; keeps as many as the bound allows.
+    /// Takes regions of one small or medium class back, and keeps as many as the bound allows.
     pub(super) fn put_listed(&self, capacity: usize, regions: impl Iterator<Item = Region>) {
         let mut surplus = Vec::new();
         let mut list = lock(&self.listed[size_class::index(capacity)]);
@@ -131,7 +131,7 @@ impl SharedCache {
         self.give_back(surplus);
     }
 
-    /// Gives everything that is cached here back to the system.
+    /// Returns everything that is cached here to the system.
     pub(super) fn trim(&self) {
         for (at, list) in self.listed.iter().enumerate() {
             let regions = std::mem::take(&mut *lock(list));
@@ -144,7 +144,7 @@ impl SharedCache {
         self.give_back(regions);
     }
 
-    /// Sets the highest `held` that fresh memory may lead to.
+    /// Sets the limit of `held` for fresh memory.
     pub(super) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Relaxed);
         if self.held.load(Relaxed) > bytes {
@@ -152,7 +152,7 @@ impl SharedCache {
         }
     }
 
-    /// Forgets the peak: it starts again from what is in use now.
+    /// Restarts the peak from what is in use now.
     pub(super) fn reset_peak(&self) {
         self.peak.store(self.held.load(Relaxed).saturating_sub(self.cached.load(Relaxed)), Relaxed);
     }
@@ -167,10 +167,10 @@ impl SharedCache {
         }
     }
 
-    /// A region of the system.
+    /// A fresh region of the system.
     fn make(&self, capacity: usize, tolerance: usize) -> Option<Region> {
         let allowed = self.limit.load(Relaxed).saturating_add(tolerance);
-        // Booked before it is asked for, so that threads asking at once cannot pass the limit together.
+        // Counted before it is allocated, so that concurrent threads cannot exceed the limit together.
         let book = |held: usize| held.checked_add(capacity).filter(|&held| held <= allowed);
         self.held.fetch_update(Relaxed, Relaxed, book).ok()?;
         let Some(region) = Region::fresh(capacity) else {
@@ -182,12 +182,12 @@ impl SharedCache {
         Some(region)
     }
 
-    /// Returns regions, which count as cached until now, to the system.
+    /// Returns regions, which counted as cached until now, to the system.
     fn give_back(&self, regions: Vec<Region>) {
         for region in regions {
             let capacity = region.capacity();
             drop(region);
-            // In this order `held - cached` never shows more than is in use.
+            // In this order, `held - cached` never exceeds what is in use.
             self.held.fetch_sub(capacity, Relaxed);
             self.cached.fetch_sub(capacity, Relaxed);
         }
@@ -205,7 +205,7 @@ impl SharedCache {
 
     fn raise_peak(&self) {
         let in_use = self.held.load(Relaxed).saturating_sub(self.cached.load(Relaxed));
-        // Read first: the peak rarely moves, and a plain read leaves its cache line shared.
+        // A plain read first: the peak rarely moves, and this leaves its cache line shared.
         if in_use > self.peak.load(Relaxed) {
             self.peak.fetch_max(in_use, Relaxed);
         }
@@ -248,7 +248,7 @@ impl LargeCache {
     }
 }
 
-/// Locks; a panic elsewhere is no reason to lose the cache, whose updates are complete at every point.
+/// Locks. A panic elsewhere does not poison the cache, because its updates are complete at every point.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -290,7 +290,7 @@ mod tests {
         let second = cache.take(4 * MIB, 0).expect("exactly the limit");
         assert!(cache.take(1, 0).is_none());
         cache.put(second);
-        // Cached bytes count until they are trimmed; the tolerance of a request comes on top.
+        // Cached bytes count until they are trimmed; the tolerance of a request is added.
         assert!(cache.take(MIB, 0).is_none());
         cache.put(cache.take(MIB, MIB).expect("tolerated"));
         cache.trim();

@@ -1,4 +1,4 @@
-//! Which capacities blocks come in.
+//! The capacities of blocks.
 //!
 //! Requests are rounded up to a class, so that a freed block fits the next request of about its size:
 //!
@@ -41,7 +41,7 @@ pub(super) fn capacity(bytes: usize) -> usize {
     bytes.next_multiple_of(step(bytes, 3))
 }
 
-/// The number of the small or medium class of that capacity.
+/// The index of the small or medium class with that capacity.
 #[inline]
 pub(super) fn index(capacity: usize) -> usize {
     debug_assert!((64..LARGE_MIN).contains(&capacity), "large blocks have no list");
@@ -54,13 +54,13 @@ pub(super) fn index(capacity: usize) -> usize {
 
 /// The largest cached large block that a request of `bytes` may take.
 ///
-/// Chosen so that a block freed by a request is found by any request up to 12.5 % smaller: above 16 MiB the block
-/// is at most 9/8 of the first request, which is at most 8/7 of the second; below, the two are a unit apart.
+/// A block freed by a request is found by any request up to 12.5 % smaller. Above 16 MiB, the block is at most 9/8 of
+/// the first request, which is at most 8/7 of the second; below, the two are one unit apart.
 pub(super) fn largest_fit(bytes: usize) -> usize {
     (capacity(bytes) + LARGE_MIN).max(bytes / 7 * 9 + 9)
 }
 
-/// The distance of classes around `bytes` when each octave `(2^k, 2^(k+1)]` has `2^log_steps` of them.
+/// The distance between classes around `bytes` if each octave `(2^k, 2^(k+1)]` has `2^log_steps` of them.
 #[inline]
 fn step(bytes: usize, log_steps: u32) -> usize {
     1 << ((bytes - 1).ilog2() - log_steps)
@@ -70,7 +70,7 @@ fn step(bytes: usize, log_steps: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// Sizes around everything that could be a boundary.
+    /// Sizes around every boundary.
     fn sizes() -> impl Iterator<Item = usize> {
         (6..40).flat_map(|log| (8..16).map(move |eighths| (eighths << log) / 8)).flat_map(|size| size - 1..=size + 1)
     }

@@ -1,13 +1,14 @@
 #![allow(unsafe_code, reason = "hands out bytes that several tensors share, under its lock")]
-//! The bytes behind tensors.
+//! The bytes of tensors.
 //!
-//! A storage is made, written by whoever made it, and then shared through [`Shared`] handles; views are tensors with the
-//! same storage. Whoever reads or writes shared bytes holds its lock for as long: many readers or one writer, so two
-//! threads that write to aliases of one tensor take turns. Short kernels announce what they read instead, which keeps
-//! writers out as well and touches nothing that threads share (`readers`). A kernel takes the locks of all its operands at once, in the order
-//! of their addresses ([`super::Access`]), and calls nobody's code while it holds them. A [`Borrowed`] slice outlives
-//! its lock: as long as one is alive, writing is an error rather than a wait, for the writer may be the borrower.
-//! A meta storage has a length and no bytes. Element types are the tensor's affair.
+//! A storage is made, filled by its maker, and then shared through [`Shared`] handles; views are tensors with the same
+//! storage. A reader or writer of shared bytes holds the storage's lock: many readers or one writer. So threads that
+//! write to aliases of one tensor take turns. Short kernels announce what they read instead, which keeps writers out as
+//! well, without shared writes (`readers`). A kernel takes the locks of all its operands at once, in the order of their
+//! addresses ([`super::Access`]), and calls no foreign code while it holds them.
+//!
+//! A [`Borrowed`] slice outlives its lock. While one is alive, writing is an error instead of a wait, because the
+//! writer may be the borrower. A meta storage has a length and no bytes. Storages know no dtypes.
 
 use super::access::Access;
 use super::allocator;
@@ -25,19 +26,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::LocalKey;
 
-/// A stretch of bytes on a device.
+/// A sequence of bytes on a device.
 pub struct Storage {
     device: Device,
     len: usize,
     /// Empty on the meta device; elsewhere at least `len` bytes.
     block: Block,
-    /// Who may touch the bytes now.
+    /// Protects the bytes.
     lock: RwLock<()>,
-    /// Those who write, and those who wait to: readers that take no lock look here.
+    /// The number of writers, running or waiting; readers without a lock check it.
     writers: AtomicUsize,
-    /// Slices that are alive without the lock.
+    /// The number of slices that are alive without the lock.
     borrows: AtomicUsize,
-    /// How often tensors over it were written to.
+    /// How often the bytes were written to.
     version: AtomicU64,
 }
 
@@ -52,7 +53,7 @@ impl Pooled for Storage {
     }
 }
 
-/// The bytes of a storage for as long as the value lives; nobody can write to them meanwhile.
+/// The bytes of a storage, which cannot be written while this lives.
 #[derive(Debug)]
 pub struct Borrowed(Shared<Storage>);
 
@@ -60,7 +61,7 @@ impl Deref for Borrowed {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the count of borrows is above zero, and `Storage::exclusive` refuses to write then.
+        // SAFETY: the count of borrows is above zero, and then `Storage::exclusive` refuses to write.
         unsafe { self.0.bytes() }
     }
 }
@@ -71,7 +72,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// Keeps everybody else away from the bytes of a storage; made by [`Storage::exclusive`].
+/// Exclusive access to the bytes of a storage; made by [`Storage::exclusive`].
 #[derive(Debug)]
 #[must_use = "others are kept away only while it lives"]
 pub struct Exclusive<'a> {
@@ -89,9 +90,9 @@ impl Drop for Exclusive<'_> {
 impl Storage {
     /// `len` bytes on `device`, initialised but arbitrary. The meta device accepts any length.
     ///
-    /// `PrivateUse1` storages are memory of the registered runtime's allocator, or of the host while there is none.
+    /// A `PrivateUse1` storage is memory of the registered runtime's allocator, or host memory if there is none.
     pub fn new(device: Device, len: usize) -> Result<Storage> {
-        // A GPU is always called by its number, so that one device has one name.
+        // A GPU always has its index, so that each device has one name.
         let device = match (device.kind, device.index) {
             (DeviceKind::Cuda, None) => Device::cuda(current::current_index(DeviceKind::Cuda)),
             _ => device,
@@ -99,7 +100,7 @@ impl Storage {
         Ok(Storage::over(block_of(device, len)?, device, len))
     }
 
-    /// As [`Storage::new`], to be shared.
+    /// Like [`Storage::new`], for sharing.
     #[inline(always)]
     pub fn shareable(device: Device, len: usize) -> Result<Shared<Storage>> {
         if device.kind == DeviceKind::Cpu
@@ -127,14 +128,14 @@ impl Storage {
     pub fn zeroed(device: Device, len: usize) -> Result<Storage> {
         let mut storage = Storage::new(device, len)?;
         if !storage.is_visible() {
-            // Once per tensor that is made so; kernels fill the others.
+            // Only for tensors made of zeros; kernels fill the others.
             return Storage::copy_of(device, &vec![0; len]);
         }
         storage.bytes_mut().fill(0);
         Ok(storage)
     }
 
-    /// A copy of `bytes` on `device`; of their number alone on the meta device.
+    /// A copy of `bytes` on `device`; on the meta device only their number.
     pub fn copy_of(device: Device, bytes: &[u8]) -> Result<Storage> {
         let mut storage = Storage::new(device, bytes.len())?;
         if !storage.is_visible() {
@@ -146,25 +147,25 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Where the bytes are.
+    /// The device of the bytes.
     #[inline]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// How many bytes it stands for, also on the meta device.
+    /// The number of bytes, also on the meta device.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it stands for no bytes.
+    /// Whether it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that could be used without moving: the capacity of the block.
+    /// Bytes that could be used without reallocation: the capacity of the block.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.block.capacity()
@@ -175,18 +176,18 @@ impl Storage {
         self.block.used_on(stream);
     }
 
-    /// Waits until nobody writes, and keeps writers out while the guard lives.
+    /// Waits until there is no writer, and keeps writers out while the guard lives.
     #[inline]
     pub fn shared(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody reads or writes, and keeps everybody out while the guard lives.
+    /// Waits until there is no reader and no writer, and keeps both out while the guard lives.
     ///
     /// # Errors
     /// If a slice of the bytes is [`Borrowed`].
     pub fn exclusive(&self) -> Result<Exclusive<'_>> {
-        // In one order with the looks of readers; see `readers`.
+        // Ordered with the checks of readers; see `readers`.
         self.writers.fetch_add(1, Ordering::SeqCst);
         let lock = self.lock.write().unwrap_or_else(PoisonError::into_inner);
         let guard = Exclusive { writers: &self.writers, _lock: lock };
@@ -204,51 +205,51 @@ impl Storage {
         Borrowed(storage.clone())
     }
 
-    /// Runs `work` on the bytes, which nobody writes to meanwhile; none on the meta device.
+    /// Calls `work` with the bytes, and keeps writers out meanwhile. The meta device has no bytes.
     pub fn read<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
         let _guard = self.shared();
-        // SAFETY: the lock is held while `work` runs, and the slice cannot leave it.
+        // SAFETY: the lock is held while `work` runs, and the slice cannot outlive it.
         work(unsafe { self.bytes() })
     }
 
-    /// Runs `work` on the bytes, which nobody else uses meanwhile; none on the meta device.
+    /// Calls `work` with the bytes, with exclusive access. The meta device has no bytes.
     ///
     /// # Errors
     /// If a slice of the bytes is [`Borrowed`].
     pub fn write<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         let _guard = self.exclusive()?;
-        // SAFETY: the block is valid for as many bytes, the lock keeps all others out while `work` runs, and the slice
-        // cannot leave it.
-        Ok(work(unsafe { std::slice::from_raw_parts_mut(self.block.raw(), self.present()) }))
+        // SAFETY: the block is valid for that many bytes, the lock keeps all others out while `work` runs, and the
+        // slice cannot outlive it.
+        Ok(work(unsafe { std::slice::from_raw_parts_mut(self.block.raw(), self.n_visible()) }))
     }
 
-    /// The bytes; none on the meta device.
+    /// The bytes; the meta device has none.
     ///
     /// # Safety
-    /// Nobody may write to them while the slice lives: the caller holds [`Storage::shared`], or nobody else knows the
+    /// Nothing may write to them while the slice lives: the caller holds [`Storage::shared`], or nothing else has the
     /// storage.
     #[inline]
     pub unsafe fn bytes(&self) -> &[u8] {
-        &self.block.as_bytes()[..self.present()]
+        &self.block.as_bytes()[..self.n_visible()]
     }
 
-    /// How many write to it or wait to.
+    /// The number of writers, running or waiting.
     #[inline(always)]
     pub(super) fn writers(&self) -> &AtomicUsize {
         &self.writers
     }
 
-    /// How often tensors over it were written to.
+    /// How often the bytes were written to.
     #[inline]
     pub fn version(&self) -> &AtomicU64 {
         &self.version
     }
 
-    /// The bytes, for writing; none on the meta device.
+    /// The bytes, mutably; the meta device has none.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let present = self.present();
-        &mut self.block.as_mut_bytes()[..present]
+        let n_visible = self.n_visible();
+        &mut self.block.as_mut_bytes()[..n_visible]
     }
 
     /// The first byte, 64-byte aligned; dangling if there are no bytes.
@@ -259,9 +260,9 @@ impl Storage {
         self.block.raw()
     }
 
-    /// How many bytes there are to read.
+    /// The number of bytes that the host can read.
     #[inline]
-    fn present(&self) -> usize {
+    fn n_visible(&self) -> usize {
         self.len.min(self.block.visible())
     }
 
@@ -270,11 +271,11 @@ impl Storage {
         self.block.visible() == self.block.capacity()
     }
 
-    /// Copies the bytes from `at` on to the host, wherever they are, in the order of the thread's stream. Nobody writes to
-    /// them meanwhile.
+    /// Copies the bytes starting at `at` to the host, from any device, in the order of the thread's stream. Writers are
+    /// kept out meanwhile.
     ///
     /// # Errors
-    /// If the bytes wanted are not all there, or the device cannot be read.
+    /// If the storage has fewer bytes, or the device cannot be read.
     pub fn fetch(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         let end = at.checked_add(bytes.len()).filter(|&end| end <= self.len && self.device.kind != DeviceKind::Meta);
         let Some(end) = end else {
@@ -290,10 +291,10 @@ impl Storage {
         self.download(at, bytes)
     }
 
-    /// Writes all bytes, wherever they are, in the order of the thread's stream. Nobody else uses them meanwhile.
+    /// Writes all bytes, on any device, in the order of the thread's stream, with exclusive access.
     ///
     /// # Errors
-    /// If there are more or fewer, a slice of them is [`Borrowed`], or the device cannot be written to.
+    /// If the number of bytes differs, a slice of them is [`Borrowed`], or the device cannot be written to.
     pub fn store(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() != self.len || self.device.kind == DeviceKind::Meta {
             let what = format!("{} bytes cannot be stored in {} bytes on {}", bytes.len(), self.len, self.device);
@@ -306,7 +307,7 @@ impl Storage {
         self.upload(bytes)
     }
 
-    /// A storage of the same bytes on a device, which may be its own.
+    /// A copy of the storage on a device, which may be its own.
     ///
     /// # Errors
     /// If there is no memory, or one of the devices fails.
@@ -319,10 +320,10 @@ impl Storage {
         if device.kind == DeviceKind::Cpu { Ok(host) } else { Storage::copy_of(device, host.bytes_mut()) }
     }
 
-    /// As [`Storage::fetch`], for whoever holds `access` to the bytes, or is the only one who knows them.
+    /// Like [`Storage::fetch`], for a caller that has `access` to the bytes, or the only handle.
     ///
     /// # Errors
-    /// As [`Storage::fetch`], or if the host reaches the bytes by itself.
+    /// As for [`Storage::fetch`], or if the host reaches the bytes directly.
     pub fn fetch_under(&self, _: &Access<'_>, at: usize, bytes: &mut [u8]) -> Result<()> {
         self.check_device_only()?;
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
@@ -331,10 +332,10 @@ impl Storage {
         self.download(at, bytes)
     }
 
-    /// As [`Storage::store`], for whoever holds `access` to write the bytes, or is the only one who knows them.
+    /// Like [`Storage::store`], for a caller that has `access` to write the bytes, or the only handle.
     ///
     /// # Errors
-    /// As [`Storage::store`], or if the host reaches the bytes by itself.
+    /// As for [`Storage::store`], or if the host reaches the bytes directly.
     pub fn store_under(&self, _: &Access<'_>, bytes: &[u8]) -> Result<()> {
         self.check_device_only()?;
         if bytes.len() != self.len {
@@ -343,7 +344,7 @@ impl Storage {
         self.upload(bytes)
     }
 
-    /// What the host reaches is read and written under locks alone.
+    /// Memory that the host reaches is read and written under locks alone.
     fn check_device_only(&self) -> Result<()> {
         if self.block.visible() == 0 {
             return Ok(());
@@ -361,7 +362,8 @@ impl Storage {
         runtime.upload(index, stream, bytes, &self.block, 0)
     }
 
-    /// Orders work of the thread's current stream from now on behind all work on other streams that used the bytes.
+    /// Orders work of the thread's current stream from now on after all earlier work on other streams that uses the
+    /// bytes.
     fn take_turn(&self) -> Result<(Arc<dyn runtime::Runtime>, u16, u64)> {
         let (runtime, index) = runtime::of(self.device, current::current_index(self.device.kind))?;
         let stream = current::current_stream(Device { index: Some(index), ..self.device })?;
@@ -369,11 +371,11 @@ impl Storage {
         Ok((runtime, index, stream.id()))
     }
 
-    /// Orders work given to `stream` from now on behind all work on other streams that used the bytes; see
+    /// Orders work given to `stream` from now on after all earlier work on other streams that uses the bytes; see
     /// [`Block::take_turn`].
     ///
     /// # Errors
-    /// If a device failed.
+    /// If the device failed.
     pub fn turn_to(&self, stream: &Stream) -> Result<()> {
         self.block.take_turn(stream)
     }
@@ -447,7 +449,7 @@ mod tests {
     fn other_devices() {
         let backend = Storage::new(Device::of(DeviceKind::PrivateUse1), 16).expect("memory is there");
         assert_eq!(backend.read(<[u8]>::len), 16);
-        // This machine may have a GPU or several.
+        // This computer may have one or several GPUs.
         let error = Storage::new(Device::cuda(200), 16).expect_err("there are not so many");
         assert!(error.to_string().contains("cuda:200"), "{error}");
         assert!(matches!(Storage::new(Device::CPU, usize::MAX), Err(Error::OutOfMemory { .. })));

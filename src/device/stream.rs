@@ -1,11 +1,11 @@
-//! Streams: queues of work of a device.
+//! Streams: queues of a device's work.
 //!
-//! Work given to one stream runs in order. Streams of a device do not wait for each other unless an
-//! [`Event`](super::Event) tells them to. Every device has a default stream. Each thread has a current stream per
-//! device, which [`StreamGuard`](super::StreamGuard) changes. On the CPU work is done when the call returns, so all its
+//! Work given to one stream runs in order. Streams of a device do not wait for each other, unless an
+//! [`Event`](super::Event) makes them. Every device has a default stream. Each thread has a current stream per device,
+//! which [`StreamGuard`](super::StreamGuard) changes. On the CPU, work is done when the call returns, so all its
 //! streams are idle.
 //!
-//! A stream is only named here. `current` opens streams, and `event` waits for them.
+//! A stream is only a name here. `current` opens streams, and `event` waits for them.
 
 use super::runtime::Runtime;
 use super::{Device, DeviceKind};

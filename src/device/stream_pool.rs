@@ -1,15 +1,16 @@
-//! A caching allocator for devices whose work runs later than it is asked for.
+//! A caching allocator for devices whose work runs asynchronously.
 //!
-//! A freed block may still be in use: the work that reads it was given to a stream, but has not run yet. The stream it was
-//! made for may have it again at once, since its work runs in order; any other stream only after all streams that used the
-//! block have come past a point that was marked when it was free. Mostly one stream uses a block and takes it again, so
-//! nothing is marked before somebody else asks for it, and then one point stands for all that the stream has freed.
+//! A freed block may still be in use: work that reads it was given to a stream, but has not run yet. The stream it was
+//! allocated for may reuse it at once, because its work runs in order. Another stream may reuse it only after all
+//! streams that used the block have passed a point that was marked when it was freed. Mostly one stream uses a block
+//! and takes it again. So a point is marked only when another stream asks, and then one point stands for all blocks
+//! that the stream has freed.
 //!
-//! Of blocks that fit, the smallest is taken, and of equal ones the one at the lowest address: who takes and gives back the
-//! same gets the same addresses each time, and what was made for them can stay as it is.
+//! The smallest block that fits is taken, and among equal ones the one at the lowest address. So a program that repeats
+//! its allocations gets the same addresses each time, and what was prepared for them stays valid.
 //!
-//! What always holds: a block is in use by one owner, or free. Free blocks go back to the source when the pool is trimmed,
-//! and before a request fails. A block in use keeps the pool alive.
+//! What always holds: a block has one owner, or is free. Free blocks are returned to the source when the pool is
+//! trimmed, and before a request fails. A block in use keeps the pool alive.
 
 use super::Device;
 use super::allocator::{Allocator, Stats};
@@ -24,7 +25,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Gives memory of a device, or says that there is none; the block's owner frees it.
+/// Allocates memory of a device, or fails; the block's owner frees it.
 type Source = dyn Fn(usize) -> Result<Block> + Send + Sync;
 
 /// A caching allocator for one device, over a source of raw memory.
@@ -47,32 +48,32 @@ struct State {
     fresh: u64,
 }
 
-/// The free blocks that were allocated for a stream.
+/// The free blocks that were allocated for one stream.
 struct OfStream {
     stream: Stream,
     /// By capacity, then address.
     blocks: BTreeMap<(usize, usize), Free>,
 }
 
-/// A block nobody holds.
+/// A free block.
 struct Free {
     block: Block,
-    /// Where those who used it must have come past; empty as long as only its own stream used it and nobody else asked.
+    /// Points that its users must have passed. Empty while only its own stream used it and no other stream asked.
     points: SmallVec<[Arc<Point>; 1]>,
     /// Whether another stream has used it, so that even its own must wait for the points.
     shared: bool,
 }
 
-/// One block's way back into the pool.
+/// The owner of one lent block, which returns it to the pool.
 struct Lending {
     pool: Arc<Inner>,
     stream: Stream,
-    /// Other streams that were told to use it.
+    /// Other streams that use it.
     others: Mutex<Vec<Stream>>,
 }
 
 impl StreamPool {
-    /// A pool for the memory of `device` that takes from `source`.
+    /// A pool for the memory of `device`, allocated by `source`.
     pub fn new(device: Device, source: impl Fn(usize) -> Result<Block> + Send + Sync + 'static) -> StreamPool {
         let state = State {
             free: Vec::new(),
@@ -128,7 +129,7 @@ impl Allocator for StreamPool {
 }
 
 impl Inner {
-    /// A block for work on `stream`: a free one, else a new one, else one that is worth waiting for.
+    /// A block for work on `stream`: a free one, else a new one, else one that has to be waited for.
     fn take(&self, bytes: usize, stream: &Stream) -> Result<Block> {
         let exhausted = |state: &State| Error::OutOfMemory {
             device: self.device.to_string(),
@@ -147,7 +148,7 @@ impl Inner {
         if let Ok(block) = state.make(capacity, &self.source) {
             return Ok(block);
         }
-        // What is free goes back to the source, first what nobody waits for, then all.
+        // Returns free blocks to the source, first those that no work uses, then all.
         let marked = state.mark_all();
         drop(state.take_unused(Free::is_settled));
         if let Ok(block) = state.make(capacity, &self.source) {
@@ -163,7 +164,7 @@ impl Inner {
 }
 
 impl State {
-    /// A free block of that capacity which work on `stream` may overwrite.
+    /// A free block of that capacity that work on `stream` may overwrite.
     fn reuse(&mut self, capacity: usize, stream: &Stream) -> Option<Block> {
         let sizes = (capacity, 0)..=(capacity + capacity / 8, usize::MAX);
         let own = self.free.iter().position(|of_stream| of_stream.stream == *stream);
@@ -187,7 +188,7 @@ impl State {
         Some(block)
     }
 
-    /// Puts a block among those of a stream.
+    /// Adds a block to those of a stream.
     fn put(&mut self, stream: &Stream, free: Free) {
         let index = self.free.iter().position(|of_stream| of_stream.stream == *stream).unwrap_or_else(|| {
             self.free.push(OfStream { stream: stream.clone(), blocks: BTreeMap::new() });
@@ -197,7 +198,7 @@ impl State {
         self.free[index].blocks.insert(place, free);
     }
 
-    /// Sees to it that every free block has points.
+    /// Marks points for all free blocks without.
     fn mark_all(&mut self) -> Result<()> {
         self.free.iter_mut().map(OfStream::mark).fold(Ok(()), Result::and)
     }
@@ -221,13 +222,13 @@ impl State {
         self.peak = self.peak.max(self.live_bytes);
     }
 
-    /// Takes the free blocks that `wanted` names out of the pool. Dropping one gives its memory back.
+    /// Takes the free blocks for which `wanted` holds out of the pool. Dropping one frees its memory.
     fn take_unused(&mut self, wanted: impl Fn(&Free) -> bool) -> Vec<Free> {
         let mut taken = Vec::new();
         for of_stream in &mut self.free {
             taken.extend(of_stream.blocks.extract_if(.., |_, free| wanted(free)).map(|(_, free)| free));
         }
-        // What has no blocks keeps no stream.
+        // A stream without blocks is not kept alive.
         self.free.retain(|of_stream| !of_stream.blocks.is_empty());
         self.held -= taken.iter().map(|free| free.block.capacity()).sum::<usize>();
         taken
@@ -235,7 +236,7 @@ impl State {
 }
 
 impl OfStream {
-    /// Marks where the stream is now for all blocks that have no points.
+    /// Marks the current end of the stream, for all its blocks without points.
     fn mark(&mut self) -> Result<()> {
         let mut unmarked = self.blocks.values_mut().filter(|free| free.points.is_empty()).peekable();
         if unmarked.peek().is_some() {
@@ -247,7 +248,7 @@ impl OfStream {
 }
 
 impl Free {
-    /// Whether all work that used it is known to be done. A device that fails never says so.
+    /// Whether all work that used it is known to be done. It never is on a failed device.
     fn is_settled(&self) -> bool {
         !self.points.is_empty() && self.points.iter().all(|point| point.is_reached().unwrap_or(false))
     }
@@ -258,7 +259,7 @@ impl Owner for Lending {
         let others = std::mem::take(&mut *lock(&self.others));
         let shared = !others.is_empty();
         let mark = |stream| Point::mark(stream).map(Arc::new);
-        // Its own stream alone is marked when somebody else asks.
+        // If only its own stream used it, a point is marked once another stream asks.
         let points: Result<SmallVec<[Arc<Point>; 1]>> =
             if shared { std::iter::once(&self.stream).chain(&others).map(mark).collect() } else { Ok(SmallVec::new()) };
         let mut state = lock(&self.pool.state);
@@ -266,7 +267,7 @@ impl Owner for Lending {
         state.live_bytes -= block.capacity();
         match points {
             Ok(points) => state.put(&self.stream, Free { block, points, shared }),
-            // A device that failed does not say when the block is free: it is never used again.
+            // A failed device cannot tell when the block is free, so it is never reused.
             Err(_) => {
                 state.held -= block.capacity();
                 std::mem::forget(block);

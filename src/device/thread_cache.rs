@@ -1,12 +1,12 @@
-//! What each thread keeps for itself: small free regions and counters.
+//! What each thread has for itself: small free regions, and counters.
 //!
-//! A small block is taken and freed without a lock or an atomic read-modify-write: both touch only the thread's own
-//! lists and counters. A list that runs empty takes a batch from the shared cache, a list that runs full gives half
-//! of itself away, so a thread that only allocates is fed by threads that only free.
+//! A small block is allocated and freed without a lock or an atomic read-modify-write: both use only the thread's own
+//! lists and counters. An empty list takes a batch from the shared cache. A full list gives half of its regions away.
+//! So a thread that only allocates is supplied by threads that only free.
 //!
-//! What always holds: a counter has one writer, its thread; readers add up all threads, so the sums are exact
-//! whenever no thread is inside the allocator. A thread keeps at most 4 MiB. When it ends, its regions go to the
-//! shared cache and its counters to the retired ones; what it allocates or frees after that (destructors of other
+//! What always holds: a counter has one writer, its thread. Readers add up all threads, so the sums are exact whenever
+//! no thread is inside the allocator. A thread keeps at most 4 MiB. When it ends, its regions go to the shared cache,
+//! and its counters are added to the retired ones. What it allocates or frees afterwards (in destructors of other
 //! thread locals) goes directly to the shared cache.
 
 use super::region::Region;
@@ -22,17 +22,17 @@ thread_local! {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { threads: Vec::new(), retired: Totals::ZERO });
 
-/// More blocks than a thread will ever take.
+/// More blocks than a thread will ever allocate.
 const NO_FAULT: u64 = u64::MAX;
 
 struct ThreadCache {
     lists: [Vec<Region>; N_SMALL],
     counters: Arc<Counters>,
-    /// How many blocks the thread has taken when a request is refused, until [`clear_fault`]; see `allocator::Fault`.
+    /// The number of allocations after which a request fails, until [`clear_fault`]; see `allocator::Fault`.
     fault_at: u64,
 }
 
-/// One thread's counters, on cache lines of their own. Written by their thread, read by anyone.
+/// One thread's counters, on cache lines of their own. Written by their thread, read by any.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counters {
@@ -43,14 +43,14 @@ struct Counters {
     cached_bytes: AtomicU64,
 }
 
-/// All counters added up. A block may be freed by another thread than took it, so sums wrap in between.
+/// The sum of all counters. A block may be freed by another thread than took it, so parts of the sum may wrap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Totals {
     pub(super) taken_blocks: u64,
     taken_bytes: u64,
     freed_blocks: u64,
     freed_bytes: u64,
-    /// Bytes that wait in the caches of threads.
+    /// Bytes in the caches of threads.
     pub(super) cached_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ struct Registry {
     retired: Totals,
 }
 
-/// A region for `bytes`; `None` as in `SharedCache::take`. Not inlined, so that the region comes back in registers.
+/// A region for `bytes`; `None` as for `SharedCache::take`. Not inlined, so that the region is returned in registers.
 #[inline(never)]
 pub(super) fn take(bytes: usize, tolerance: usize) -> Option<Region> {
     match CACHE.try_with(|cache| cache.borrow_mut().take(bytes, tolerance)) {
@@ -68,11 +68,11 @@ pub(super) fn take(bytes: usize, tolerance: usize) -> Option<Region> {
     }
 }
 
-/// Takes back a region that `take` gave out.
+/// Takes back a region of `take`.
 #[inline]
 pub(super) fn put(region: Region) {
     let mut region = Some(region);
-    // The closure does not run once the thread's cache is gone; then the region is still here.
+    // If the thread's cache is destroyed, the closure does not run, and the region is still here.
     let _ = CACHE.try_with(|cache| region.take().map(|region| cache.borrow_mut().put(region)));
     if let Some(region) = region {
         lock(&REGISTRY).retired.free(region.capacity());
@@ -80,33 +80,33 @@ pub(super) fn put(region: Region) {
     }
 }
 
-/// Gives the calling thread's free regions to the shared cache.
+/// Moves the calling thread's free regions to the shared cache.
 pub(super) fn flush() {
-    // A thread whose cache is gone has nothing to give.
+    // A thread whose cache is destroyed has none.
     let _ = CACHE.try_with(|cache| cache.borrow_mut().flush());
 }
 
-/// Has the calling thread's requests refused once it has taken so many more blocks, until the fault is cleared.
+/// Makes a request of the calling thread fail after so many more allocations, until the fault is cleared.
 pub(super) fn set_fault(after: u64) {
-    // A thread whose cache is gone has no faults.
+    // A thread whose cache is destroyed has no faults.
     let _ = CACHE.try_with(|cache| {
         let mut cache = cache.borrow_mut();
         cache.fault_at = cache.counters.taken_blocks.load(Relaxed).saturating_add(after);
     });
 }
 
-/// Has no request refused any more.
+/// Clears the fault.
 pub(super) fn clear_fault() {
     // As above.
     let _ = CACHE.try_with(|cache| cache.borrow_mut().fault_at = NO_FAULT);
 }
 
-/// Whether a fault is still to come.
+/// Whether a fault is still pending.
 pub(super) fn has_fault() -> bool {
     CACHE.try_with(|cache| cache.borrow().fault_at != NO_FAULT).unwrap_or(false)
 }
 
-/// The counters of all threads, present and past.
+/// The counters of all threads, running and ended.
 pub(super) fn totals() -> Totals {
     let registry = lock(&REGISTRY);
     registry.threads.iter().fold(registry.retired, |totals, counters| totals.plus(counters))
@@ -157,7 +157,7 @@ impl ThreadCache {
         }
     }
 
-    /// A region of a class whose list is empty, and some more for the list.
+    /// A region of a class whose list is empty, and a batch for the list.
     #[cold]
     fn refill(&mut self, capacity: usize, tolerance: usize) -> Option<Region> {
         let list = &mut self.lists[size_class::index(capacity)];
@@ -167,7 +167,7 @@ impl ThreadCache {
         region.or_else(|| SHARED.take(capacity, tolerance))
     }
 
-    /// Gives the older half of a full list away; the younger half is still warm in this core's caches.
+    /// Gives the older half of a full list away; the younger half is still in this core's caches.
     #[cold]
     fn spill(&mut self, capacity: usize) {
         let count = keep(capacity) / 2;
@@ -223,7 +223,7 @@ impl Counters {
 impl Totals {
     const ZERO: Totals = Totals { taken_blocks: 0, taken_bytes: 0, freed_blocks: 0, freed_bytes: 0, cached_bytes: 0 };
 
-    /// Blocks in use. Frees seen before their allocation would make it negative; it is 0 then.
+    /// Blocks in use. If frees are seen before their allocations, the count is 0 instead of negative.
     pub(super) fn live_blocks(&self) -> u64 {
         (self.taken_blocks.wrapping_sub(self.freed_blocks) as i64).max(0) as u64
     }
@@ -283,7 +283,7 @@ mod tests {
             cache.flush();
             assert_eq!((cached(&cache), listed(&cache)), (0, 0));
             let region = cache.take(bytes, 0).expect("no limit");
-            // Other tests may have taken what was flushed; the account must fit either way.
+            // Other tests may have taken what was flushed; the counters must fit either way.
             assert_eq!(cached(&cache), listed(&cache));
             cache.put(region);
             cache.flush();

@@ -137,7 +137,7 @@ fn a_failed_kernel_is_reported_asynchronously() {
         let x = numbers();
         let [there, other] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
         let result = there.neg().expect("a launch does not wait for its kernel");
-        check(result.to_vec::<f32>(), &["CUDA_ERROR_LAUNCH_FAILED on cuda:0", "come late"]);
+        check(result.to_vec::<f32>(), &["CUDA_ERROR_LAUNCH_FAILED on cuda:0", "reported asynchronously"]);
         check(there.add(&there).and_then(|sum| sum.to_vec::<f32>()), &["cuda:0"]);
         check(x.to_device(Device::cuda(0)), &["cuda:0"]);
         assert_eq!(other.add(&other).and_then(|sum| sum.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));

@@ -1,4 +1,4 @@
-//! The same doors in a build without CUDA: whoever asks is told so, and nothing can be held.
+//! The interface of this folder in a build without CUDA: every call is an error, and no value of its types exists.
 
 use super::tiles::{MAP_WORDS, Tiles};
 use super::{Addresses, Problem, Tell, runtime};
@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-/// What code is made for; there is none.
+/// The architecture of a device; there is none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Architecture(Infallible);
 
@@ -40,13 +40,13 @@ pub(crate) struct Module(Infallible);
 pub(crate) struct Function(Infallible);
 /// A stream; there is none.
 pub(crate) struct Queue(Infallible);
-/// Launches that start together; there are none.
+/// A CUDA graph; there is none.
 pub(crate) struct Graph(Infallible);
 
-/// A product with its algorithm; there is none.
+/// A matrix product with its algorithm; there is none.
 pub(crate) struct Matmul(Infallible);
 
-/// A launch of an entry that takes words.
+/// A launch of a function with its argument buffer.
 pub(crate) struct Launch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) grid: u32,

@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "calls NVRTC")]
-//! NVRTC: from the text of a program to a cubin for one architecture.
+//! NVRTC: compiles CUDA source to a cubin for one architecture.
 //!
-//! A program that does not compile is an error that holds NVRTC's log. Nothing is remembered here.
+//! Source that does not compile is an error with NVRTC's log. Nothing is cached here.
 
 use super::loader::COMPILER;
 use super::no_device;
@@ -10,14 +10,14 @@ use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-/// Whether NVRTC may be called.
+/// Checks that NVRTC was found.
 fn need() -> Result<()> {
     let hint =
         "install the CUDA toolkit's NVRTC or the nvidia-cuda-nvrtc wheel, and name its folder in OPFUSE_CUDA_LIB_DIR";
     COMPILER.find().map_err(|what| no_device(what, hint))
 }
 
-/// NVRTC's version: cubins of another one are not taken for its own.
+/// NVRTC's version, which is part of the key of a cubin.
 ///
 /// # Errors
 /// If there is no NVRTC.
@@ -29,7 +29,7 @@ pub(crate) fn compiler_version() -> Result<(u32, u32)> {
 fn read_version() -> Result<(u32, u32)> {
     need()?;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: NVRTC was found; places for the answers.
+    // SAFETY: NVRTC was found; the results have places.
     check(unsafe { sys::nvrtcVersion(&mut major, &mut minor) }, "nvrtcVersion")?;
     Ok((major as u32, minor as u32))
 }
@@ -38,67 +38,67 @@ fn check(code: nvrtcResult, call: &str) -> Result<()> {
     if code == nvrtcResult::NVRTC_SUCCESS {
         return Ok(());
     }
-    Err(no_device(format!("{call}: {}", text_of(code)), "see the documentation of NVRTC"))
+    Err(no_device(format!("{call}: {}", message_of(code)), "see the documentation of NVRTC"))
 }
 
-fn text_of(code: nvrtcResult) -> String {
-    // SAFETY: the answer is a text of NVRTC's own, which is there for good.
+fn message_of(code: nvrtcResult) -> String {
+    // SAFETY: the result is a static string of NVRTC's.
     unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(code)).to_string_lossy().into_owned() }
 }
 
-/// Compiles a text with these options.
+/// Compiles source with these options.
 ///
 /// # Errors
-/// If there is no NVRTC, or the text does not compile: the error holds the log.
-pub(crate) fn compile(text: &str, options: &[String]) -> Result<Vec<u8>> {
+/// If there is no NVRTC, or the source does not compile: the error holds the log.
+pub(crate) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>> {
     need()?;
-    let as_c = |text: &str| CString::new(text).map_err(|_| Error::invalid("CUDA text", "it holds a zero byte"));
-    let program = Program::new(&as_c(text)?)?;
+    let as_c = |source: &str| CString::new(source).map_err(|_| Error::invalid("CUDA source", "it holds a zero byte"));
+    let program = Program::new(&as_c(source)?)?;
     let options = options.iter().map(|option| as_c(option)).collect::<Result<Vec<CString>>>()?;
     program.compile(&options)?;
     program.cubin()
 }
 
-/// A program of NVRTC.
+/// A program in NVRTC.
 struct Program(sys::nvrtcProgram);
 
 impl Program {
-    fn new(text: &CStr) -> Result<Program> {
+    fn new(source: &CStr) -> Result<Program> {
         let mut raw = std::ptr::null_mut();
         let nothing = std::ptr::null();
-        // SAFETY: the text ends with a zero, there are no headers, and there is a place for the answer.
+        // SAFETY: the source ends with a zero, there are no headers, and the result has a place.
         let code =
-            unsafe { sys::nvrtcCreateProgram(&mut raw, text.as_ptr(), c"opfuse.cu".as_ptr(), 0, nothing, nothing) };
+            unsafe { sys::nvrtcCreateProgram(&mut raw, source.as_ptr(), c"opfuse.cu".as_ptr(), 0, nothing, nothing) };
         check(code, "nvrtcCreateProgram").map(|()| Program(raw))
     }
 
     fn compile(&self, options: &[CString]) -> Result<()> {
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program is alive, and so are the options, whose number is passed on.
+        // SAFETY: the program is alive, and so are the options, whose number is passed.
         let code = unsafe { sys::nvrtcCompileProgram(self.0, pointers.len() as i32, pointers.as_ptr()) };
         if code == nvrtcResult::NVRTC_SUCCESS {
             return Ok(());
         }
         let log = self.log().unwrap_or_default();
-        Err(Error::invalid("CUDA text", format!("{}:\n{}", text_of(code), log.trim_end())))
+        Err(Error::invalid("CUDA source", format!("{}:\n{}", message_of(code), log.trim_end())))
     }
 
     fn log(&self) -> Result<String> {
         let mut size = 0;
-        // SAFETY: the program is alive; a place for the answer.
+        // SAFETY: the program is alive; the result has a place.
         check(unsafe { sys::nvrtcGetProgramLogSize(self.0, &mut size) }, "nvrtcGetProgramLogSize")?;
         let mut log = vec![0u8; size];
-        // SAFETY: the log has as many bytes as were asked for.
+        // SAFETY: the buffer has the size of the log.
         check(unsafe { sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()) }, "nvrtcGetProgramLog")?;
         Ok(String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned())
     }
 
     fn cubin(&self) -> Result<Vec<u8>> {
         let mut size = 0;
-        // SAFETY: the program is alive; a place for the answer.
+        // SAFETY: the program is alive; the result has a place.
         check(unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) }, "nvrtcGetCUBINSize")?;
         let mut cubin = vec![0u8; size];
-        // SAFETY: the cubin has as many bytes as were asked for.
+        // SAFETY: the buffer has the size of the cubin.
         check(unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) }, "nvrtcGetCUBIN")?;
         Ok(cubin)
     }
@@ -106,7 +106,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: it was made by `new`, and nobody else has it.
+        // SAFETY: it was made by `new`, and nothing else has it.
         unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
     }
 }

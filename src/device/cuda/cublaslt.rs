@@ -1,11 +1,11 @@
 #![allow(unsafe_code, reason = "calls cublasLt")]
-//! Matrix products by cublasLt, behind values that own what they name.
+//! Matrix products by cublasLt, as safe values that own its handles.
 //!
-//! A [`Matmul`] is a [`Problem`] for which cublasLt has named an algorithm. It may be started from any thread and on any stream of
-//! its device; memory to work in is brought by each start, so that runs share none.
+//! A [`Matmul`] is a [`Problem`] with an algorithm that cublasLt has chosen. It may be started from any thread and on
+//! any stream of its device. Each start brings its own workspace, so runs share none.
 //!
-//! cublasLt counts matrices by columns. A result that lies row by row is the transposed one column by column, so its first operand is
-//! the problem's right one, its rows are the problem's columns, and so a number per column is what it calls a bias.
+//! cublasLt is column-major. A row-major result is the transposed column-major one. So its first operand is the
+//! problem's right one, its rows are the problem's columns, and a number per column is what it calls a bias.
 //!
 //! f32 is computed in f32 (`CUBLAS_COMPUTE_32F`, never TF32), and so are the sums of 16-bit floats; f64 in f64.
 
@@ -22,22 +22,22 @@ use std::fmt;
 use std::ptr::{from_ref, null_mut};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The version of cublasLt that CUDA 12.0 came with.
+/// The cublasLt of CUDA 12.0.
 const OLDEST: usize = 120_000;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`.
-const AS_IT_IS: i32 = 0;
+const NOT_TRANSPOSED: i32 = 0;
 const TRANSPOSED: i32 = 1;
 
-/// Whether cublasLt may be called; if not, what was looked for and where.
+/// Looks for cublasLt.
 ///
 /// # Errors
-/// The same at every call.
+/// If it may not be called: what was looked for and where. The same at every call.
 pub(crate) fn find_cublaslt() -> std::result::Result<(), String> {
     static FOUND: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let find = || {
         CUBLASLT.find()?;
-        // SAFETY: the library was found and has the function, which takes nothing.
+        // SAFETY: the library was found and has the function, which takes no arguments.
         let version = unsafe { sys::cublasLtGetVersion() };
         if version < OLDEST {
             return Err(format!("cublasLt {version} is too old: CUDA 12.0 or later is needed"));
@@ -47,40 +47,39 @@ pub(crate) fn find_cublaslt() -> std::result::Result<(), String> {
     FOUND.get_or_init(find).clone()
 }
 
-/// What a call gives, or an error that names it, the device, and what it was for.
+/// Turns a failed call into an error that names it, the device, and its purpose.
 fn check(status: Status, call: &str, context: &Context, what_for: &dyn fmt::Display) -> Result<()> {
     if status == Status::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(failure(status, call, context, what_for)) }
 }
 
 #[cold]
 fn failure(status: Status, call: &str, context: &Context, what_for: &dyn fmt::Display) -> Error {
-    // SAFETY: the answer is a text of cublasLt's own, which is there for good.
+    // SAFETY: the result is a static string of cublasLt's.
     let name = unsafe { CStr::from_ptr(sys::cublasLtGetStatusName(status)) }.to_string_lossy();
     Error::Device {
         op: call.into(),
         what: format!("{name} on cuda:{}, for {what_for}", context.index),
-        hint: "OPFUSE_CUDA_PRODUCTS=own has products computed without cublasLt, and Numerics::Strict never uses it"
-            .into(),
+        hint: "OPFUSE_CUDA_PRODUCTS=own computes products without cublasLt, and Numerics::Strict never uses it".into(),
     }
 }
 
-/// cublasLt on a device.
+/// A device's handle of cublasLt.
 pub(super) struct Handle {
     raw: sys::cublasLtHandle_t,
     context: Arc<Context>,
 }
 
-// SAFETY: cublasLt's handles may be used from any threads at once.
+// SAFETY: cublasLt's handles may be used from several threads at once.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// cublasLt was found.
+    /// Makes a handle; cublasLt was found.
     pub(super) fn new(context: &Arc<Context>) -> Result<Handle> {
         let mut raw = null_mut();
         context.enter()?;
-        // SAFETY: a place for the answer.
+        // SAFETY: the result has a place.
         check(unsafe { sys::cublasLtCreate(&mut raw) }, "cublasLtCreate", context, &"matrix products")?;
         Ok(Handle { raw, context: context.clone() })
     }
@@ -88,29 +87,29 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // What fails in a destructor cannot be helped.
+        // A failure in a destructor cannot be handled.
         if self.context.enter().is_ok() {
-            // SAFETY: it was made by `new` and nobody else has it.
+            // SAFETY: it was made by `new`, and nothing else has it.
             unsafe { sys::cublasLtDestroy(self.raw) };
         }
     }
 }
 
-/// Descriptions that cublasLt keeps on the host, until they are dropped.
+/// Descriptors that cublasLt keeps in host memory until they are dropped.
 macro_rules! descriptions {
     ($($(#[$doc:meta])* $name:ident($raw:ty), $attribute:ty, $set:path, $set_name:literal, $destroy:path;)*) => {$(
         $(#[$doc])*
         struct $name($raw);
 
-        // SAFETY: it is memory of the host that belongs to no thread.
+        // SAFETY: it is host memory that belongs to no thread.
         unsafe impl Send for $name {}
-        // SAFETY: who reads it at once does so by `&self`; what is written by it is written under a lock.
+        // SAFETY: concurrent readers take `&self`; the only write through `&self` is made under a lock.
         unsafe impl Sync for $name {}
 
         impl $name {
             /// Sets an attribute to a value of exactly its type.
             fn set<T: Copy>(&self, attribute: $attribute, value: T, of: &Of<'_>) -> Result<()> {
-                // SAFETY: the description is alive, and the value is read before this returns.
+                // SAFETY: the descriptor is alive, and the value is read before this returns.
                 let status = unsafe { $set(self.0, attribute, from_ref(&value).cast::<c_void>(), size_of::<T>()) };
                 of.check(status, $set_name)
             }
@@ -118,7 +117,7 @@ macro_rules! descriptions {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: it was made by cublasLt, and nobody else has it.
+                // SAFETY: it was made by cublasLt, and nothing else has it.
                 unsafe { $destroy(self.0) };
             }
         }
@@ -129,15 +128,15 @@ descriptions! {
     /// What is computed.
     Description(sys::cublasLtMatmulDesc_t), sys::cublasLtMatmulDescAttributes_t, sys::cublasLtMatmulDescSetAttribute,
         "cublasLtMatmulDescSetAttribute", sys::cublasLtMatmulDescDestroy;
-    /// How a matrix lies.
+    /// The layout of a matrix.
     Layout(sys::cublasLtMatrixLayout_t), sys::cublasLtMatrixLayoutAttribute_t, sys::cublasLtMatrixLayoutSetAttribute,
         "cublasLtMatrixLayoutSetAttribute", sys::cublasLtMatrixLayoutDestroy;
-    /// What an algorithm may need.
+    /// The requirements of an algorithm.
     Preference(sys::cublasLtMatmulPreference_t), sys::cublasLtMatmulPreferenceAttributes_t,
         sys::cublasLtMatmulPreferenceSetAttribute, "cublasLtMatmulPreferenceSetAttribute", sys::cublasLtMatmulPreferenceDestroy;
 }
 
-/// What calls are made for.
+/// The purpose of calls.
 struct Of<'a> {
     context: &'a Context,
     problem: &'a Problem,
@@ -162,9 +161,9 @@ impl Of<'_> {
         let status = unsafe { sys::cublasLtMatmulDescCreate(&mut raw, compute, scale) };
         self.check(status, "cublasLtMatmulDescCreate")?;
         let description = Description(raw);
-        // Columns that lie side by side are what it expects of its operands.
+        // It expects the columns of its operands to be contiguous.
         let transposed = |order: Order| match order {
-            Order::Rows => AS_IT_IS,
+            Order::Rows => NOT_TRANSPOSED,
             Order::Columns => TRANSPOSED,
         };
         description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, transposed(self.problem.right.order), self)?;
@@ -175,7 +174,7 @@ impl Of<'_> {
 
     fn epilogue(&self) -> sys::cublasLtEpilogue_t {
         use sys::cublasLtEpilogue_t as Epilogue;
-        match (self.problem.tail.has_bias, self.problem.tail.activation) {
+        match (self.problem.epilogue.has_bias, self.problem.epilogue.activation) {
             (false, Activation::Nothing) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
             (false, Activation::Relu) => Epilogue::CUBLASLT_EPILOGUE_RELU,
             (false, Activation::Gelu) => Epilogue::CUBLASLT_EPILOGUE_GELU,
@@ -195,13 +194,13 @@ impl Of<'_> {
             DType::F64 => sys::cudaDataType::CUDA_R_64F,
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return Err(self.no_float()),
         };
-        // What lies side by side is a column to it.
+        // What is contiguous is a column to cublasLt.
         let (its_rows, its_columns) = match matrix.order {
             Order::Rows => (columns, rows),
             Order::Columns => (rows, columns),
         };
         let mut raw = null_mut();
-        // SAFETY: a place for the answer.
+        // SAFETY: the result has a place.
         let status = unsafe {
             sys::cublasLtMatrixLayoutCreate(&mut raw, dtype, its_rows as u64, its_columns as u64, matrix.pitch as i64)
         };
@@ -215,11 +214,11 @@ impl Of<'_> {
         Ok(layout)
     }
 
-    /// Algorithms for addresses of right operand, left operand and result that are multiples of so many bytes.
+    /// Requirements: the alignments of right operand, left operand and result, and the most workspace.
     fn preference(&self, alignments: [usize; 3], most_workspace: usize) -> Result<Preference> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let mut raw = null_mut();
-        // SAFETY: a place for the answer.
+        // SAFETY: the result has a place.
         let status = unsafe { sys::cublasLtMatmulPreferenceCreate(&mut raw) };
         self.check(status, "cublasLtMatmulPreferenceCreate")?;
         let preference = Preference(raw);
@@ -244,7 +243,7 @@ impl Of<'_> {
     }
 }
 
-/// A product with the algorithm that computes it.
+/// A matrix product with the algorithm that computes it.
 pub(crate) struct Matmul {
     problem: Problem,
     handle: Arc<Handle>,
@@ -254,13 +253,14 @@ pub(crate) struct Matmul {
     result: Layout,
     algorithm: sys::cublasLtMatmulAlgo_t,
     workspace: usize,
-    /// Held while the description names the bias of one start.
+    /// Locked while the descriptor holds the bias address of one start.
     turn: Mutex<()>,
 }
 
 impl Matmul {
-    /// Asks for an algorithm for addresses of left operand, right operand and result (and bias) that are multiples of so many bytes,
-    /// which works in at most `most_workspace` bytes; nothing if there is none. cublasLt was [found](find_cublaslt).
+    /// Asks cublasLt for an algorithm. The addresses of left operand, right operand and result (and bias) will have
+    /// these `alignments`; the workspace is at most `most_workspace` bytes. `None` if there is no algorithm. cublasLt
+    /// was [found](find_cublaslt).
     ///
     /// # Errors
     /// If there is no such device, or a call fails.
@@ -278,13 +278,13 @@ impl Matmul {
         let right = of.layout(dtype, [k, n], problem.right)?;
         let result = of.layout(problem.result, [m, n], Matrix { order: Order::Rows, pitch: n, batch: m * n })?;
         let [of_left, of_right, of_result] = alignments;
-        if problem.tail.has_bias {
-            // Not memory, but as well aligned as what will be: nothing is read while an algorithm is looked for.
+        if problem.epilogue.has_bias {
+            // Not an address of memory, but with the alignment of the real one. The heuristic does not read it.
             description.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, of_result, &of)?;
         }
         let preference = of.preference([of_right, of_left, of_result], most_workspace)?;
         let (mut count, mut found) = (0, NOTHING_FOUND);
-        // SAFETY: descriptions are alive, and there are places for one answer and the number of answers.
+        // SAFETY: descriptors are alive; there are places for one result and the number of results.
         let status = unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle.raw,
@@ -312,7 +312,7 @@ impl Matmul {
         Ok(Some(Matmul { problem, handle, description, left, right, result, algorithm, workspace, turn }))
     }
 
-    /// Bytes that a start works in.
+    /// Bytes of workspace that a start needs.
     pub(crate) fn workspace(&self) -> usize {
         self.workspace
     }
@@ -320,12 +320,12 @@ impl Matmul {
     /// Starts the product on a stream.
     ///
     /// # Errors
-    /// If the stream is one of another device, or cublasLt refuses.
+    /// If the stream belongs to another device, or a call fails.
     ///
     /// # Safety
-    /// The addresses are those of memory as the problem has it, as well aligned as was said, and of as much to work in as it
-    /// [asks for](Matmul::workspace); operands stay, and nobody else uses the result and what is worked in, until the stream has
-    /// come past this.
+    /// The addresses are those of memory as the problem describes it, with the alignments that were given, and with a
+    /// workspace of [`Matmul::workspace`] bytes. Operands stay unchanged, and nothing else uses the result and the
+    /// workspace, until the stream has passed this point.
     pub(crate) unsafe fn start(&self, queue: &Queue, addresses: &Addresses) -> Result<()> {
         let context = &self.handle.context;
         let of = Of { context, problem: &self.problem };
@@ -335,12 +335,12 @@ impl Matmul {
             return Err(Error::Device { op: "cublasLtMatmul".into(), what, hint: "multiply on one device".into() });
         }
         context.enter()?;
-        let _turn = self.problem.tail.has_bias.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.problem.tail.has_bias {
+        let _turn = self.problem.epilogue.has_bias.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.problem.epilogue.has_bias {
             let bias = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
             self.description.set(bias, addresses.bias, &of)?;
         }
-        // One and zero, in the type that sums have.
+        // One and zero, in the dtype of the sums.
         let ([one, zero], [wide_one, wide_zero]) = ([1.0f32, 0.0], [1.0f64, 0.0]);
         let (alpha, beta) = match self.problem.dtype {
             DType::F64 => (from_ref(&wide_one).cast::<c_void>(), from_ref(&wide_zero).cast::<c_void>()),
@@ -348,8 +348,8 @@ impl Matmul {
             DType::F16 | DType::BF16 | DType::F32 => (from_ref(&one).cast(), from_ref(&zero).cast()),
         };
         let at = |address: u64| std::ptr::without_provenance_mut::<c_void>(address as usize);
-        // SAFETY: handle and descriptions are alive, numbers are read before this returns, and the rest is the caller's promise. As
-        // the factor of what is in the result is zero, it is not read.
+        // SAFETY: handle and descriptors are alive, scale factors are read before this returns, and the caller
+        // guarantees the rest. The result is not read, because its factor is zero.
         let status = unsafe {
             sys::cublasLtMatmul(
                 self.handle.raw,
@@ -374,7 +374,7 @@ impl Matmul {
     }
 }
 
-/// The place for an answer.
+/// A place for the result of the heuristic.
 const NOTHING_FOUND: sys::cublasLtMatmulHeuristicResult_t = sys::cublasLtMatmulHeuristicResult_t {
     algo: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
     workspaceSize: 0,

@@ -1,15 +1,15 @@
-//! What kernels find wrong with their operands, told late: nobody waits for it.
+//! Faults of kernels, reported asynchronously: no call waits for them.
 //!
-//! A kernel that divides an integer by zero, or is given an index outside its dimension, writes so to the record of its stream,
-//! a few words of the host, and goes on with zeros. The record is looked at when work is given to the stream, which is a load,
-//! and when the host has waited for it. Who finds something there waits for all work of the stream, makes it an error, and the
-//! record is empty again.
+//! A kernel that divides an integer by zero, or gets an index out of range, writes this to the record of its stream and
+//! goes on with zeros. A record is a few words of host memory. It is checked when work is given to the stream, which
+//! costs a load, and when the host has waited for the stream. A thread that finds a fault there waits for all work of
+//! the stream, turns the fault into an error, and clears the record.
 //!
-//! What always holds: the error is told once to each thread that has used the stream since before it was found, so no thread takes
-//! a value that was computed of a faulty one for a good one. A stream that waits for another one is told what that one has found,
-//! until the host has come past the point that it waited for.
+//! What always holds: each thread that used the stream before the fault was found gets the error once. So no thread
+//! takes a value that was computed from a faulty one for a correct one. A stream that waits for another one also
+//! reports that one's faults, until the host has passed the point that it waited for.
 //!
-//! The first launch that finds something is named; of its threads, any. How that reads, those say who start kernels ([`Tell`]).
+//! The first launch with a fault is reported; of its threads, any. A [`Tell`] turns the fault into an error.
 
 use super::driver::{Context, Mark, Queue, Watched};
 use super::{Found, Tell};
@@ -20,17 +20,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Words of a record: site and place, then per place an index and the size of its dimension. The prelude has the same.
+/// Words of a record: site and place, then per place an index and the size of its dimension, as in the CUDA prelude.
 const RECORD: usize = 32;
-/// Places that are told apart.
+/// The number of places that are distinguished.
 const PLACES: usize = 8;
-/// Streams whose last error a thread knows.
+/// The number of streams for which a thread remembers what was reported.
 const MAX_STREAMS: usize = 64;
 
 /// The records of a device.
 pub(super) struct Records {
     context: Arc<Context>,
-    /// Free ones, and up to which point kernels may still write to them.
+    /// Free records, each with the mark until which kernels may still write to it.
     free: Mutex<Vec<(Record, Option<Mark>)>>,
 }
 
@@ -40,35 +40,35 @@ struct Record {
     at: Range<usize>,
 }
 
-/// What the kernels of a stream have found.
+/// The faults of a stream's kernels.
 pub(crate) struct Faults {
-    /// Tells streams apart, also those that are gone.
+    /// Identifies the stream, even after it was destroyed.
     number: u64,
     records: Arc<Records>,
     queue: Weak<Queue>,
-    /// Made when a kernel is started that may find something.
+    /// Made when the first kernel that may have a fault is started.
     record: OnceLock<(Record, Tell)>,
-    /// How often something was found.
+    /// The number of faults found.
     times: AtomicU64,
-    /// The error of the last time.
+    /// The error of the last fault.
     last: Mutex<Option<Error>>,
     others: Mutex<SmallVec<[Other; 1]>>,
-    /// Behind the last work of a stream that is gone.
+    /// Recorded after the last work of a destroyed stream.
     end: Mutex<Option<Mark>>,
 }
 
-/// Another stream that one has waited for.
+/// Another stream that this one has waited for.
 struct Other {
     faults: Arc<Faults>,
-    /// Up to where.
+    /// The point that it waited for.
     point: Arc<Mark>,
-    /// How often it had found something then.
+    /// The number of faults found there at that time.
     times: u64,
 }
 
 thread_local! {
-    /// By the number of a stream, how often it had found something when the thread last looked; the oldest first.
-    static TOLD: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    /// Per stream, by its number, how many faults were found when the thread last checked; the oldest entry first.
+    static REPORTED: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Records {
@@ -105,7 +105,7 @@ impl Record {
         self.words()[0].load(Ordering::Acquire) == 0
     }
 
-    /// What it says, if it is not empty.
+    /// The fault in it, if it is not empty.
     fn read(&self, device: u16) -> Found {
         let words = self.words();
         let first = words[0].load(Ordering::Acquire);
@@ -135,40 +135,44 @@ impl Faults {
         }
     }
 
-    /// Whether work given to the stream so far is not known to be wrong; the thread is told otherwise, once.
+    /// Checks the work given to the stream so far. Each fault is reported once per thread.
     ///
     /// # Errors
-    /// What was found, or if the device failed.
+    /// If a fault was found, or the device failed.
     pub(super) fn check(&self) -> Result<()> {
         let times = self.times.load(Ordering::Acquire);
         self.check_since(times)?;
         lock(&self.others).iter().try_for_each(|other| other.faults.check_since(other.times))
     }
 
-    /// The same, when the host has waited for the stream.
+    /// The same, once the host has waited for the stream.
     ///
     /// # Errors
-    /// As [`Faults::check`].
-    pub(super) fn check_behind(&self) -> Result<()> {
+    /// As for [`Faults::check`].
+    pub(super) fn check_after_wait(&self) -> Result<()> {
         self.check()?;
-        // What those have found since is nothing to this stream.
+        // Later faults of those streams do not concern this one.
         lock(&self.others).retain(|other| !other.point.is_reached().unwrap_or(false));
         Ok(())
     }
 
-    /// As [`Faults::check`] of this stream alone; a thread that has not looked yet was told what was found so often.
+    /// Like [`Faults::check`], for this stream alone. A thread that has not checked yet counts `times` faults as
+    /// reported.
     fn check_since(&self, times: u64) -> Result<()> {
         if self.record.get().is_some_and(|(record, _)| !record.is_empty()) {
             self.collect()?;
         }
         let now = self.times.load(Ordering::Acquire);
-        // A thread that ends has forgotten what it was told.
-        let told =
-            TOLD.try_with(|told| replace(&mut told.borrow_mut(), self.number, now)).ok().flatten().unwrap_or(times);
-        if told == now { Ok(()) } else { lock(&self.last).clone().map_or(Ok(()), Err) }
+        // A thread that is ending has lost its list.
+        let reported = REPORTED
+            .try_with(|reported| replace(&mut reported.borrow_mut(), self.number, now))
+            .ok()
+            .flatten()
+            .unwrap_or(times);
+        if reported == now { Ok(()) } else { lock(&self.last).clone().map_or(Ok(()), Err) }
     }
 
-    /// Takes what was found over, once the stream has done all that it was given.
+    /// Collects a fault, once the stream has done all its work.
     fn collect(&self) -> Result<()> {
         let Some((record, tell)) = self.record.get() else { return Ok(()) };
         let mut last = lock(&self.last);
@@ -179,13 +183,13 @@ impl Faults {
             queue.end()?.wait()?;
         }
         *last = Some(tell(&record.read(self.records.context.index)));
-        // Who sees an empty record also sees that there is an error.
+        // A thread that sees the record empty also sees the error.
         self.times.fetch_add(1, Ordering::Release);
         record.clear();
         Ok(())
     }
 
-    /// The address of the stream's record, for kernels that write to it.
+    /// The address of the stream's record, for its kernels.
     ///
     /// # Errors
     /// If there is no memory, or the device fails.
@@ -203,12 +207,12 @@ impl Faults {
         Ok(record.words().as_ptr().addr() as u64)
     }
 
-    /// Work given to the stream from now on comes behind a point of another one.
+    /// Orders work given to the stream from now on after a point of another one.
     pub(super) fn follow(&self, faults: &Arc<Faults>, point: &Arc<Mark>) {
         if faults.number == self.number {
             return;
         }
-        // What that one has waited for is behind it, too.
+        // What that stream has waited for precedes this one's work, too.
         let mut others: SmallVec<[Other; 1]> = lock(&faults.others).iter().map(Other::clone).collect();
         if faults.record.get().is_some() {
             others.push(Other {
@@ -226,7 +230,7 @@ impl Faults {
         }
     }
 
-    /// The stream is given no more work.
+    /// Called when the stream gets no more work.
     pub(super) fn close(&self) {
         lock(&self.others).clear();
         if self.record.get().is_some() {
@@ -244,35 +248,35 @@ impl Clone for Other {
 impl Drop for Faults {
     fn drop(&mut self) {
         let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody knows when a stream that has no end is done with its record, which is then never used again.
+        // Without an end, kernels may write to the record at any time, so it is never reused.
         if let (Some((record, _)), Some(end)) = (self.record.take(), end) {
             lock(&self.records.free).push((record, Some(end)));
         }
     }
 }
 
-/// Puts a value in the place of the one for a number, which is given back; there is none for a new one.
-fn replace(told: &mut Vec<(u64, u64)>, number: u64, value: u64) -> Option<u64> {
-    if let Some((_, known)) = told.iter_mut().find(|(other, _)| *other == number) {
+/// Replaces the value of a number, and returns the old one; `None` for a new number.
+fn replace(reported: &mut Vec<(u64, u64)>, number: u64, value: u64) -> Option<u64> {
+    if let Some((_, known)) = reported.iter_mut().find(|(other, _)| *other == number) {
         return Some(std::mem::replace(known, value));
     }
-    if told.len() == MAX_STREAMS {
-        told.remove(0);
+    if reported.len() == MAX_STREAMS {
+        reported.remove(0);
     }
-    told.push((number, value));
+    reported.push((number, value));
     None
 }
 
 impl Queue {
-    /// Whether work given to it so far is not known to be wrong; to be asked before it is given more.
+    /// Checks the work given to it so far; called before it is given more.
     ///
     /// # Errors
-    /// What kernels have found, told once to each thread, or if the device failed.
+    /// If kernels had a fault, once per thread, or the device failed.
     pub(crate) fn check(&self) -> Result<()> {
         self.faults.check()
     }
 
-    /// Where its kernels write what they find wrong; `tell` makes an error of it.
+    /// The address where its kernels record faults; `tell` turns them into errors.
     ///
     /// # Errors
     /// If there is no memory, or the device fails.

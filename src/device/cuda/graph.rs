@@ -1,12 +1,13 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
-//! CUDA graphs: launches that the driver has ready and starts with one call.
+//! CUDA graphs: launches that the driver prepares and starts with one call.
 //!
-//! A graph is a line: each launch begins when the one before it is done, as launches on a stream do. It is built node by node
-//! and not captured from a stream: threads share streams, so a capture would take in the work of others, and what a run does
-//! besides, like taking memory, may not be captured at all. Nodes stay known, so an argument is changed where it stands.
+//! A graph is a chain: each launch starts when the one before it is done, as on a stream. It is built node by node and
+//! not captured from a stream, for two reasons. Threads share streams, so a capture would include the work of others.
+//! And a run also allocates memory, which may not be captured. Nodes are remembered, so their parameters can be
+//! changed.
 //!
-//! The driver copies arguments when they are set: a run that was started keeps those it was started with. Runs of one graph do
-//! not overlap, on whatever streams they are. A graph that is dropped goes once its last run is done.
+//! The driver copies parameters when they are set, so a run keeps those that it was started with. Runs of one graph do
+//! not overlap, on any streams. A dropped graph is destroyed once its last run is done.
 
 use super::driver::{Context, Function, Queue};
 use super::loader::DRIVER;
@@ -16,19 +17,19 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 
-/// A launch of an entry that takes words.
+/// A launch of a function with its argument buffer.
 pub(crate) struct Launch<'a> {
-    /// The entry.
+    /// The function.
     pub(crate) function: &'a Function,
-    /// Blocks.
+    /// Blocks of the grid.
     pub(crate) grid: u32,
     /// Threads of a block, in two dimensions.
     pub(crate) block: [u32; 2],
-    /// The argument.
+    /// The argument buffer.
     pub(crate) argument: &'a [u64],
 }
 
-/// Launches that start together.
+/// Launches that are started together.
 pub(crate) struct Graph {
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
@@ -36,10 +37,10 @@ pub(crate) struct Graph {
     context: Arc<Context>,
 }
 
-// SAFETY: handles may be used from any thread, one at a time: what changes a graph, or starts it, takes it by `&mut`.
+// SAFETY: handles may be used from any thread, one at a time: what changes or starts a graph takes it by `&mut`.
 unsafe impl Send for Graph {}
 
-/// What the driver must have for this.
+/// The functions of the driver that graphs need.
 const FUNCTIONS: [&str; 7] = [
     "cuGraphCreate",
     "cuGraphAddKernelNode_v2",
@@ -57,25 +58,25 @@ pub(crate) fn has_graphs() -> bool {
 }
 
 impl Graph {
-    /// Makes launches, of which there is at least one, ready to start in their order.
+    /// Prepares a chain of at least one launch.
     ///
     /// # Errors
     /// If the driver refuses.
     ///
     /// # Safety
-    /// As for [`Function::start`], whenever it is [started](Graph::start); functions live as long as it. The driver
+    /// As for [`Function::start`], whenever it is [started](Graph::start). The functions outlive it, and the driver
     /// [has graphs](has_graphs).
     pub(crate) unsafe fn new(launches: &[Launch<'_>]) -> Result<Graph> {
         let first = launches.first().expect("there is at least one launch");
         let (context, mut whole) = (first.function.context().clone(), null_mut());
-        // SAFETY: a place for the answer.
+        // SAFETY: the result has a place.
         context.call("cuGraphCreate", || unsafe { sys::cuGraphCreate(&mut whole, 0) })?;
         let nodes = Vec::with_capacity(launches.len());
         let mut graph = Graph { graph: whole, exec: null_mut(), nodes, context };
         launches.iter().try_for_each(|launch| graph.add(launch))?;
         let exec = &mut graph.exec;
         graph.context.call("cuGraphInstantiate", || {
-            // SAFETY: the graph is alive, and there is a place for the answer.
+            // SAFETY: the graph is alive; the result has a place.
             unsafe { sys::cuGraphInstantiateWithFlags(exec, whole, 0) }
         })?;
         Ok(graph)
@@ -86,7 +87,8 @@ impl Graph {
         let graph = self.graph;
         with_params(launch, |params| {
             self.context.call("cuGraphAddKernelNode", || {
-                // SAFETY: handles are alive; the driver copies the parameters and the argument before it returns.
+                // SAFETY: handles are alive; the driver copies the parameters and the argument buffer before it
+                // returns.
                 unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, before.as_ptr(), before.len(), params) }
             })
         })?;
@@ -94,10 +96,10 @@ impl Graph {
         Ok(())
     }
 
-    /// Puts another launch in the place of one, from the next start on.
+    /// Replaces a launch, from the next start on.
     ///
     /// # Errors
-    /// If the driver refuses; the launch is then the old one.
+    /// If the driver refuses; the old launch stays.
     ///
     /// # Safety
     /// As for [`Graph::new`].
@@ -105,26 +107,27 @@ impl Graph {
         let (exec, node) = (self.exec, self.nodes[index]);
         with_params(launch, |params| {
             self.context.call_by_handle("cuGraphExecKernelNodeSetParams", || {
-                // SAFETY: handles are alive; the driver copies the parameters and the argument before it returns.
+                // SAFETY: handles are alive; the driver copies the parameters and the argument buffer before it
+                // returns.
                 unsafe { sys::cuGraphExecKernelNodeSetParams_v2(exec, node, params) }
             })
         })
     }
 
-    /// Starts the launches on a stream of their device, behind its work and the last start of this graph.
+    /// Starts the launches on a stream of their device, after its work and after the last start of this graph.
     ///
     /// # Errors
-    /// If the driver refuses; nothing was started then.
+    /// If the driver refuses; then nothing was started.
     ///
     /// # Safety
-    /// As for [`Function::start`] of each launch as it is now.
+    /// As for [`Function::start`], for each current launch.
     pub(crate) unsafe fn start(&mut self, queue: &Queue) -> Result<()> {
-        // SAFETY: handles are alive, and the rest is the caller's promise.
+        // SAFETY: handles are alive, and the caller guarantees the rest.
         self.context.call_by_handle("cuGraphLaunch", || unsafe { sys::cuGraphLaunch(self.exec, queue.raw()) })
     }
 }
 
-/// Runs a call of the driver that takes a launch by its parameters.
+/// Calls the driver with the parameters of a launch.
 fn with_params<T>(launch: &Launch<'_>, call: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> T {
     let mut arguments = [launch.argument.as_ptr().cast::<c_void>().cast_mut()];
     let params = sys::CUDA_KERNEL_NODE_PARAMS {
@@ -146,11 +149,11 @@ fn with_params<T>(launch: &Launch<'_>, call: impl FnOnce(&sys::CUDA_KERNEL_NODE_
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // What fails in a destructor cannot be helped; the driver says it again at the next call.
+        // A failure in a destructor cannot be handled; the driver reports it again at the next call.
         if self.context.enter().is_err() {
             return;
         }
-        // SAFETY: handles were made by `new` and nobody else has them; a run that is not done keeps what it needs.
+        // SAFETY: handles were made by `new` and nothing else has them; a run in progress keeps what it needs.
         unsafe {
             if !self.exec.is_null() {
                 sys::cuGraphExecDestroy(self.exec);

@@ -1,12 +1,12 @@
 #![allow(unsafe_code, reason = "loads libraries of the system")]
 //! Finds the driver, NVRTC and cublasLt, and loads them so that cudarc finds them too.
 //!
-//! cudarc asks the system for a library by its name and stops the program if there is none. So every library is looked for
-//! here first, and only an answer that says "there" lets anybody call into it. The system matches names of libraries that
-//! are loaded already, so one that lies in an unusual folder is loaded by its path, for good, before cudarc asks.
+//! cudarc loads a library by name and aborts the program if there is none. So every library is looked for here first,
+//! and is called only if it was found. The system matches the names of loaded libraries. So a library in an unusual
+//! folder is loaded here by its path, and never unloaded, before cudarc asks.
 //!
-//! Each library is looked for once per process, in this order: the folder that `OPFUSE_CUDA_LIB_DIR` names, wherever the
-//! system looks by itself, then the folders of [`usual_places`].
+//! Each library is looked for once per process: first in the folder of `OPFUSE_CUDA_LIB_DIR`, then where the system
+//! looks, then in the folders of [`usual_places`].
 
 use crate::debug;
 use std::env;
@@ -17,15 +17,15 @@ use std::sync::OnceLock;
 
 /// A library of CUDA.
 pub(super) struct Library {
-    /// What it is, for people.
+    /// Its name in messages.
     what: &'static str,
-    /// Names of its file, the best first.
+    /// File names, the best first.
     files: &'static [&'static str],
-    /// Beginning of the names of files that must be loaded before it.
+    /// Prefix of the names of files that must be loaded before it.
     needs: Option<&'static str>,
-    /// Functions that are called and that an older one may lack.
+    /// Functions that are called, and that an older version may lack.
     functions: &'static [&'static str],
-    /// Which CUDA the oldest one that has them came with.
+    /// The CUDA version of the oldest library that has them.
     since: &'static str,
     is_there: fn() -> bool,
     lacks: fn(&str) -> bool,
@@ -44,11 +44,11 @@ pub(super) static DRIVER: Library = Library {
     found: OnceLock::new(),
 };
 
-/// NVRTC, which makes code of text.
+/// NVRTC, which compiles CUDA source.
 pub(super) static COMPILER: Library = Library {
     what: "NVRTC",
     files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
-    // Nothing tells it where they are, so they must be there when it asks.
+    // It looks them up by name only, so they must be loaded before.
     needs: Some("libnvrtc-builtins.so"),
     functions: &["nvrtcGetCUBIN", "nvrtcGetCUBINSize"],
     since: "12.8",
@@ -57,7 +57,7 @@ pub(super) static COMPILER: Library = Library {
     found: OnceLock::new(),
 };
 
-/// cublasLt, which multiplies matrices; products find it when one first wants it.
+/// cublasLt, which multiplies matrices. It is looked for when a product first wants it.
 pub(super) static CUBLASLT: Library = Library {
     what: "cublasLt",
     files: &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
@@ -86,7 +86,7 @@ pub(super) static CUBLASLT: Library = Library {
 };
 
 impl Library {
-    /// Whether it may be called; if not, what was looked for and where.
+    /// Checks whether it may be called. The error says what was looked for and where.
     pub(super) fn find(&self) -> Result<(), String> {
         self.found.get_or_init(|| self.look()).clone()
     }
@@ -116,7 +116,7 @@ impl Library {
         !functions.iter().any(|function| (self.lacks)(function))
     }
 
-    /// Loads it for good if the folder has it.
+    /// Loads it from a folder, if it is there, and never unloads it.
     fn load_from(&self, folder: &Path) -> bool {
         let Some(file) = self.files.iter().map(|file| folder.join(file)).find(|file| file.is_file()) else {
             return false;
@@ -142,22 +142,22 @@ impl Library {
 }
 
 fn is_driver_there() -> bool {
-    // SAFETY: loads the library and lets it go; code that runs then is the driver's own beginning.
+    // SAFETY: loads and unloads the library, which runs the driver's own initialisers.
     unsafe { cudarc::driver::sys::is_culib_present() }
 }
 
 fn is_compiler_there() -> bool {
-    // SAFETY: loads the library and lets it go; code that runs then is NVRTC's own beginning.
+    // SAFETY: loads and unloads the library, which runs NVRTC's own initialisers.
     unsafe { cudarc::nvrtc::sys::is_culib_present() }
 }
 
 fn is_cublaslt_there() -> bool {
-    // SAFETY: loads the library and lets it go; code that runs then is cublasLt's own beginning.
+    // SAFETY: loads and unloads the library, which runs cublasLt's own initialisers.
     unsafe { cudarc::cublaslt::sys::is_culib_present() }
 }
 
 fn driver_lacks(function: &str) -> bool {
-    // SAFETY: the library was there a moment ago, and the symbol is not called.
+    // SAFETY: the library was just found, and the symbol is not called.
     unsafe { cudarc::driver::sys::culib().get::<unsafe extern "C" fn()>(function).is_err() }
 }
 
@@ -171,14 +171,14 @@ fn cublaslt_lacks(function: &str) -> bool {
     unsafe { cudarc::cublaslt::sys::culib().get::<unsafe extern "C" fn()>(function).is_err() }
 }
 
-/// Loads a library and never lets it go; whether it could be loaded.
+/// Loads a library and never unloads it. Returns whether it could be loaded.
 fn load_for_good(file: &Path) -> bool {
-    // SAFETY: a file by one of NVIDIA's names in a folder of libraries; the code that runs is its own beginning.
+    // SAFETY: a file with one of NVIDIA's names in a folder of libraries; its own initialisers run.
     let loaded = unsafe { libloading::Library::new(file) };
     loaded.map(std::mem::forget).is_ok()
 }
 
-/// Folders where CUDA is installed and the system does not look.
+/// Folders where CUDA may be installed and the system does not look.
 fn usual_places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"].map(PathBuf::from).into();
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
@@ -197,7 +197,7 @@ fn usual_places() -> Vec<PathBuf> {
     places
 }
 
-/// What lies in a folder, in the order of names; nothing if it cannot be read.
+/// The entries of a folder, sorted by name; none if it cannot be read.
 fn files_of(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();

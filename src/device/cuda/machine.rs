@@ -1,8 +1,9 @@
-//! The GPUs of this machine as a [`Runtime`]: their streams, points in their work, and memory.
+//! The GPUs of this computer as a [`Runtime`]: their streams, points and memory.
 //!
-//! Found once, when a CUDA device is first asked for; a device's context is made when the device is first used. Streams and
-//! points are numbers outside, and handles in tables here, so that no number that somebody makes up is followed anywhere.
-//! Stream 0 is a stream of ours and not the driver's default one, which waits for others and cannot be captured.
+//! The driver is looked for once, when a CUDA device is first asked for. A device's context is made when the device is
+//! first used. To callers, streams and points are numbers; tables here map them to handles. So an invented number is
+//! never used as a handle. Stream 0 is a stream of ours. The driver's default stream would wait for others, and cannot
+//! be captured.
 
 use super::cublaslt::Handle;
 use super::driver::{self, Context, Mark, Memory, Module, Queue};
@@ -20,7 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The GPUs that the driver knows.
+/// The GPUs of the driver.
 pub(crate) struct Machine {
     gpus: Vec<OnceLock<Result<Gpu>>>,
     pools: Vec<StreamPool>,
@@ -31,51 +32,52 @@ struct Gpu {
     context: Arc<Context>,
     staging: Staging,
     records: Arc<Records>,
-    /// cublasLt's, once a product wants it.
+    /// cublasLt's handle, once a product wants it.
     handle: Mutex<Option<Arc<Handle>>>,
     tables: Mutex<Tables>,
 }
 
-/// What numbers stand for.
+/// The handles of numbers.
 struct Tables {
     queues: HashMap<u64, Arc<Queue>>,
     marks: HashMap<u64, Point>,
-    /// Marks that nobody asks about any more; making one takes longer than using it again.
+    /// Unused marks. Making one takes longer than reusing it.
     spare: Vec<Arc<Mark>>,
     next: u64,
 }
 
-/// A mark, and what the kernels of its stream have found.
+/// A mark, and the faults of its stream.
 #[derive(Clone)]
 struct Point {
     mark: Arc<Mark>,
     faults: Arc<Faults>,
 }
 
-/// Marks that are kept for later.
+/// Most unused marks that are kept.
 const MAX_SPARE: usize = 1024;
 
-/// What code for a device is made for.
+/// The architecture that code for a device is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Architecture {
     /// Compute capability, the part before the point.
     pub(crate) major: u32,
-    /// The part behind it.
+    /// The part after it.
     pub(crate) minor: u32,
 }
 
 impl Architecture {
-    /// Whether tensor cores multiply 16-bit floats, and copies go past the registers.
+    /// Whether tensor cores multiply 16-bit floats, and asynchronous copies bypass registers.
     pub(crate) fn has_tensor_cores(self) -> bool {
         self.major >= 8
     }
 
-    /// Whether groups of four warps multiply 16-bit floats, and boxes are copied by maps; later devices do so in another way.
+    /// Whether groups of four warps multiply 16-bit floats (`wgmma`), and tensor maps copy boxes. Later devices do this
+    /// in another way.
     pub(crate) fn has_wgmma(self) -> bool {
         self.major == 9 && self.minor == 0
     }
 
-    /// Bytes that an algorithm of cublasLt may take to work in: what its documentation advises.
+    /// Most bytes of workspace for an algorithm of cublasLt, as its documentation recommends.
     pub(crate) fn most_workspace(self) -> usize {
         if self.major >= 9 { 32 << 20 } else { 4 << 20 }
     }
@@ -88,16 +90,16 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// The GPUs of this machine.
+/// The GPUs of this computer.
 ///
 /// # Errors
-/// What was looked for and where, if there is no driver or no device; the same at every call.
+/// If there is no driver or no device: what was looked for and where. The same at every call.
 pub(crate) fn machine() -> Result<Arc<Machine>> {
     static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
     MACHINE.get_or_init(|| Machine::find().map(Arc::new)).clone()
 }
 
-/// What code for a device is made for.
+/// The architecture of a device.
 ///
 /// # Errors
 /// If there is no such device.
@@ -110,16 +112,16 @@ pub(crate) fn architecture(device: Device) -> Result<Architecture> {
 /// Loads a cubin on a device.
 ///
 /// # Errors
-/// If there is no such device, or it does not take the cubin.
+/// If there is no such device, or it rejects the cubin.
 pub(crate) fn load(device: Device, cubin: &[u8]) -> Result<Arc<Module>> {
     let machine = machine()?;
     Module::new(&machine.gpu(number(device)?)?.context, cubin).map(Arc::new)
 }
 
-/// cublasLt's handle of a device, made when it is first asked for; cublasLt was found.
+/// A device's handle of cublasLt, made on first use; cublasLt was found.
 ///
 /// # Errors
-/// If there is no such device, or cublasLt makes none; the next call tries again.
+/// If there is no such device, or the handle cannot be made; the next call tries again.
 pub(super) fn handle(device: Device) -> Result<Arc<Handle>> {
     let machine = machine()?;
     let gpu = machine.gpu(number(device)?)?;
@@ -130,7 +132,7 @@ pub(super) fn handle(device: Device) -> Result<Arc<Handle>> {
     Ok(handle.insert(Arc::new(Handle::new(&gpu.context)?)).clone())
 }
 
-/// The number of a CUDA device that is named with it.
+/// The index of a CUDA device; one without an index is an error.
 fn number(device: Device) -> Result<u16> {
     let wrong = || no_device(format!("{device} is no numbered CUDA device"), "name it as in Device::cuda(0)");
     device.index.filter(|_| device.kind == DeviceKind::Cuda).ok_or_else(wrong)
@@ -158,13 +160,13 @@ impl Machine {
     /// The handle of a stream.
     ///
     /// # Errors
-    /// If it is none of a CUDA device, or is gone.
+    /// If it is no stream of a CUDA device, or was destroyed.
     pub(crate) fn queue(&self, stream: &Stream) -> Result<Arc<Queue>> {
         self.gpu(number(stream.device())?)?.queue(stream.id())
     }
 }
 
-/// Memory of a device.
+/// Allocates memory of a device.
 fn memory(index: u16, bytes: usize) -> Result<Block> {
     let machine = machine()?;
     let memory = Memory::new(&machine.gpu(index)?.context, bytes)?;
@@ -172,7 +174,7 @@ fn memory(index: u16, bytes: usize) -> Result<Block> {
     Ok(Block::on_device(address, bytes).lent(Arc::new(memory)))
 }
 
-/// The block is its address alone: the memory goes when its owner does.
+/// The block is only its address; the memory is freed with its owner.
 impl Owner for Memory {
     fn take_back(&self, _: Block) {}
 }
@@ -253,10 +255,10 @@ impl Runtime for Machine {
 
     fn wait(&self, device: u16, point: u64) -> Result<()> {
         let Point { mark, faults } = self.gpu(device)?.point(point)?;
-        // From here on the thread is told what others find.
+        // From here on the thread reports the faults that others find.
         faults.check()?;
         mark.wait()?;
-        faults.check_behind()
+        faults.check_after_wait()
     }
 
     fn hold(&self, device: u16, stream: u64, point_device: u16, point: u64) -> Result<()> {
@@ -276,7 +278,7 @@ impl Runtime for Machine {
         let Ok(gpu) = self.gpu(device) else { return };
         let mut tables = gpu.tables();
         let Some(Point { mark, .. }) = tables.marks.remove(&point) else { return };
-        // Whoever still asks about it has a share of it.
+        // A thread that still asks about it shares it.
         if tables.spare.len() < MAX_SPARE && Arc::strong_count(&mark) == 1 {
             tables.spare.push(mark);
         } else {
@@ -297,9 +299,9 @@ impl Runtime for Machine {
     fn download(&self, device: u16, stream: u64, from: &Block, at: usize, bytes: &mut [u8]) -> Result<()> {
         let gpu = self.gpu(device)?;
         let queue = gpu.queue(stream)?;
-        // From here on the thread is told what others find.
+        // From here on the thread reports the faults that others find.
         queue.faults.check()?;
         gpu.staging.fetch(&gpu.context, &queue, from, at, bytes)?;
-        queue.faults.check_behind()
+        queue.faults.check_after_wait()
     }
 }

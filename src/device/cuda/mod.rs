@@ -1,23 +1,24 @@
-//! NVIDIA GPUs: a [`Runtime`](super::Runtime) over the driver, found when a CUDA device is first asked for.
+//! NVIDIA GPUs: a [`Runtime`](super::Runtime) on the CUDA driver, which is looked for when a CUDA device is first used.
 //!
 //! | file | question |
 //! |---|---|
 //! | `loader` | where are the driver, NVRTC and cublasLt? |
 //! | `driver` | how are contexts, streams, events, memory and modules used safely? |
 //! | `graph` | how do many launches start with one call? |
-//! | `compiler` | how does text become a cubin? |
-//! | `problem` | what is a matrix product to cublasLt? |
+//! | `compiler` | how does source become a cubin? |
+//! | `problem` | how is a matrix product described to cublasLt? |
 //! | `cublaslt` | how does cublasLt compute one? |
 //! | `machine` | the runtime: devices, their streams, points and memory |
-//! | `tensor_map` | how does a device get to know an array of which it copies boxes? |
-//! | `tiles` | what is such an array to it? |
+//! | `tensor_map` | how does a device copy boxes of an array by itself? |
+//! | `tiles` | how is such an array described? |
 //! | `staging` | how do bytes get to a device and back? |
-//! | `faults` | how is told what kernels find wrong? |
+//! | `faults` | how are faults of kernels reported? |
 //!
-//! What always holds: nothing of CUDA is needed to build, and nothing panics where a library is missing; every failure is
-//! an error that names the call and the device. Without the feature `cuda`, `absent` has the same doors and says so.
+//! What always holds: building needs nothing of CUDA, and nothing panics where a library is missing. Every failure is
+//! an error that names the call and the device. Without the feature `cuda`, `absent` has the same interface, and every
+//! call is an error.
 //!
-//! Not here: what is computed. Kernels are text and words, which the floors above bring.
+//! Not here: what is computed. Kernels are source and argument buffers, which the floors above bring.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;
@@ -57,7 +58,7 @@ pub(crate) use driver::{Function, Queue};
 pub(crate) use graph::{Graph, Launch, has_graphs};
 #[cfg(feature = "cuda")]
 pub(crate) use machine::{Architecture, architecture, load, machine};
-pub(crate) use problem::{Activation, Addresses, Matrix, Order, Problem, Tail};
+pub(crate) use problem::{Activation, Addresses, LtEpilogue, Matrix, Order, Problem};
 #[cfg(feature = "cuda")]
 pub(crate) use tensor_map::{has_maps, map_of};
 
@@ -65,16 +66,16 @@ use super::runtime::Runtime;
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// The runtime of the GPUs of this machine.
+/// The runtime of the GPUs of this computer.
 ///
 /// # Errors
-/// What was looked for and where, if there is no driver; the same at every call.
+/// If there is no driver: what was looked for and where. The same at every call.
 #[cfg(feature = "cuda")]
 pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
     machine().map(|machine| machine as Arc<dyn Runtime>)
 }
 
-/// The runtime of the GPUs of this machine.
+/// The runtime of the GPUs of this computer.
 ///
 /// # Errors
 /// Always: this build has none.
@@ -83,28 +84,28 @@ pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
     Err(no_device("opfuse was built without its feature `cuda`", "build it with that feature, or use the cpu"))
 }
 
-/// What a kernel found wrong with its operands.
+/// A fault that a kernel found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The number of the device.
+    /// The index of the device.
     pub(crate) device: u16,
-    /// What the launch said of itself; below 2^56, and not 0.
+    /// The name of the launch, as the launch gave it; below 2^56, and not 0.
     pub(crate) site: u64,
-    /// Which of its operands; [`NO_PLACE`] if it divided by zero.
+    /// The number of the operand; [`NO_PLACE`] for a division by zero.
     pub(crate) place: usize,
-    /// The index that was outside,
+    /// The index that was out of range,
     pub(crate) index: i64,
-    /// of a dimension of this size.
+    /// for a dimension of this size.
     pub(crate) size: u64,
 }
 
-/// In the place of an operand: a divisor.
+/// Replaces the number of an operand for a division by zero.
 pub(crate) const NO_PLACE: usize = 0xff;
 
-/// What is said about it.
+/// Turns a fault into an error.
 pub(crate) type Tell = fn(&Found) -> Error;
 
-/// The error of whoever needs what is not there.
+/// An error for a missing device or library.
 fn no_device(what: impl Into<String>, hint: &str) -> Error {
     Error::Device { op: "cuda".into(), what: what.into(), hint: hint.into() }
 }

@@ -1,9 +1,9 @@
-//! A matrix product as cublasLt is asked for it: plain data, which every build has.
+//! A matrix product as it is described to cublasLt: plain data, in every build.
 
 use crate::ir::DType;
 use std::fmt;
 
-/// Which elements of a matrix lie side by side.
+/// Which elements of a matrix are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// Those of a row.
@@ -12,67 +12,67 @@ pub(crate) enum Order {
     Columns,
 }
 
-/// How an operand lies in memory.
+/// The layout of an operand in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Matrix {
     pub(crate) order: Order,
-    /// Elements from a row to the next, or from a column to the next; at least as many as lie side by side.
+    /// Elements from one row (or column) to the next; at least the length of a row (or column).
     pub(crate) pitch: usize,
-    /// Elements from a matrix to the next.
+    /// Elements from one matrix to the next.
     pub(crate) batch: usize,
 }
 
-/// The function behind a product.
+/// The function applied to the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Activation {
     Nothing,
     Relu,
-    /// By way of the hyperbolic tangent.
+    /// The approximation with the hyperbolic tangent.
     Gelu,
 }
 
-/// What is computed of the sums of a product before they are stored.
+/// What is computed from the sums of a product before they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Tail {
-    /// Whether each column has a number that is added first.
+pub(crate) struct LtEpilogue {
+    /// Whether a number per column is added first.
     pub(crate) has_bias: bool,
     pub(crate) activation: Activation,
 }
 
-/// A product of batches of matrices whose dense result lies row by row.
+/// A product of batches of matrices, with a dense row-major result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
-    /// Of both operands: a float.
+    /// Dtype of both operands: a float.
     pub(crate) dtype: DType,
-    /// Of the result and the columns' numbers: the same, or f32 where that is a 16-bit float.
+    /// Dtype of the result and the bias: the same, or f32 where that is a 16-bit float.
     pub(crate) result: DType,
     pub(crate) n_batches: usize,
     /// Rows of the result.
     pub(crate) m: usize,
-    /// Elements of a sum.
+    /// The contracted size.
     pub(crate) k: usize,
     /// Columns of the result.
     pub(crate) n: usize,
     pub(crate) left: Matrix,
     pub(crate) right: Matrix,
-    pub(crate) tail: Tail,
+    pub(crate) epilogue: LtEpilogue,
 }
 
-/// Where the operands of a product are on a device.
+/// The device addresses of a product's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub(crate) left: u64,
     pub(crate) right: u64,
     pub(crate) result: u64,
-    /// Of the columns' numbers; 0 if there are none.
+    /// The numbers per column; 0 if there are none.
     pub(crate) bias: u64,
-    /// Of memory to work in; 0 if none is needed.
+    /// The workspace; 0 if none is needed.
     pub(crate) workspace: u64,
 }
 
-impl Tail {
-    /// The sums are stored.
-    pub(crate) const NOTHING: Tail = Tail { has_bias: false, activation: Activation::Nothing };
+impl LtEpilogue {
+    /// Stores the sums.
+    pub(crate) const NOTHING: LtEpilogue = LtEpilogue { has_bias: false, activation: Activation::Nothing };
 }
 
 impl fmt::Display for Problem {
@@ -80,10 +80,10 @@ impl fmt::Display for Problem {
         let Problem { dtype, result, n_batches, m, k, n, .. } = self;
         let batch = if *n_batches == 1 { String::new() } else { format!("{n_batches}, ") };
         write!(f, "{dtype}[{batch}{m}, {k}] @ {dtype}[{batch}{k}, {n}]")?;
-        if self.tail.has_bias {
+        if self.epilogue.has_bias {
             f.write_str(" + bias")?;
         }
-        f.write_str(match self.tail.activation {
+        f.write_str(match self.epilogue.activation {
             Activation::Nothing => "",
             Activation::Relu => ", relu",
             Activation::Gelu => ", gelu",

@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "answers for the addresses that bytes are copied to and from")]
-//! Bytes to a device and back, through pinned memory.
+//! Copies bytes to a device and back, through pinned memory.
 //!
-//! A copy is cut into pieces that go through two pieces of pinned memory in turns: while one is on its way, the other is
-//! filled or emptied. What is sent was taken over when the call returns; what is asked for is there.
+//! A copy is cut into pieces that alternate between two pinned buffers: while one is in flight, the other is filled or
+//! emptied. When a call returns, what is sent was copied from its source, and what is fetched has arrived.
 
 use super::driver::{Context, Pinned, Queue};
 use crate::device::block::Block;
@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
 
-/// The pinned memory of a device; made when it is first needed.
+/// The pinned buffers of a device, made on first use.
 #[derive(Default)]
 pub(super) struct Staging(Mutex<Vec<Pinned>>);
 
 impl Staging {
-    /// Copies bytes to the memory of a block, from its byte `at` on, in the order of a stream.
+    /// Copies bytes to a block, starting at its byte `at`, in the order of a stream.
     pub(super) fn send(
         &self,
         context: &Arc<Context>,
@@ -30,15 +30,15 @@ impl Staging {
         self.with(context, |pieces| {
             for (number, part) in bytes.chunks(PIECE).enumerate() {
                 let address = (to.as_ptr().addr() + at + number * PIECE) as u64;
-                // SAFETY: inside the block, see above; whoever drops a block of a pool leaves it to the pool, which keeps
-                // it until the stream has come past.
+                // SAFETY: inside the block, see above. A pool keeps a dropped block until the stream has passed this
+                // point.
                 unsafe { pieces[number % 2].send(queue, part, address)? };
             }
             Ok(())
         })
     }
 
-    /// Copies the memory of a block, from its byte `at` on, to `bytes`, in the order of a stream, and waits for it.
+    /// Copies bytes of a block, starting at its byte `at`, in the order of a stream, and waits for them.
     pub(super) fn fetch(
         &self,
         context: &Arc<Context>,
@@ -53,7 +53,7 @@ impl Staging {
             let ask = |pieces: &mut [Pinned], number: usize| match lengths.get(number) {
                 // SAFETY: inside the block, which is borrowed until everything has arrived.
                 Some(&len) => unsafe {
-                    pieces[number % 2].ask(queue, (from.as_ptr().addr() + at + number * PIECE) as u64, len)
+                    pieces[number % 2].start_fetch(queue, (from.as_ptr().addr() + at + number * PIECE) as u64, len)
                 },
                 None => Ok(()),
             };

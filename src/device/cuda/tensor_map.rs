@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
-//! Maps of arrays, by which a device of compute capability 9.0 copies boxes of them to shared memory by itself.
+//! Tensor maps: descriptions of arrays with which a device of compute capability 9.0 copies boxes to shared memory.
 //!
-//! A map is words that the driver makes of addresses and sizes alone: no device is asked, and nothing is to be given back.
+//! The driver makes a map from addresses and sizes alone. No device is involved, and nothing has to be freed.
 
 use super::loader::DRIVER;
 use super::tiles::{MAP_WORDS, Tiles};
@@ -11,13 +11,13 @@ use cudarc::driver::sys::{self, CUresult};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// Whether the driver, which was found, makes maps.
+/// Whether the driver, which was found, makes tensor maps.
 pub(crate) fn has_maps() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| DRIVER.has(&["cuTensorMapEncodeTiled"]))
 }
 
-/// The words of a map of what is at an address. Lines of its boxes are permuted, and what is outside is zero.
+/// The words of a map of the array at an address. The lines of its boxes are swizzled, and what is outside is zero.
 ///
 /// # Errors
 /// If the driver refuses.
@@ -36,8 +36,8 @@ pub(crate) fn map_of(tiles: &Tiles, address: u64) -> Result<[u64; MAP_WORDS]> {
     let Tiles { sizes, strides, tile, .. } = tiles;
     let (mut map, steps) = (sys::CUtensorMap { opaque: [0; MAP_WORDS] }, [1; 3]);
     let array = std::ptr::without_provenance_mut::<c_void>(address as usize);
-    // SAFETY: the driver has the function, which reads as many sizes, strides and sides as dimensions ask for and writes the map; it
-    // does not look at what is at the address.
+    // SAFETY: the driver has the function. It reads as many sizes, strides and sides as there are dimensions, and
+    // writes the map. It does not access the memory at the address.
     let code = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut map,
@@ -58,6 +58,6 @@ pub(crate) fn map_of(tiles: &Tiles, address: u64) -> Result<[u64; MAP_WORDS]> {
 }
 
 fn refused(what: String) -> Error {
-    let hint = "OPFUSE_CUDA_PRODUCTS=own has products computed without maps";
+    let hint = "OPFUSE_CUDA_PRODUCTS=own computes products without tensor maps";
     Error::Device { op: "cuTensorMapEncodeTiled".into(), what, hint: hint.into() }
 }

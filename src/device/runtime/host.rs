@@ -5,8 +5,8 @@ use crate::error::Result;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The CPU: work is done when the call that asked for it returns, so every point is reached at once. A point is the
-/// time when it was marked.
+/// The CPU. Work is done when its call returns, so every point is reached at once. A point is the time when it was
+/// marked.
 pub(super) struct Host;
 
 impl Runtime for Host {

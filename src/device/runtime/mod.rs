@@ -1,4 +1,4 @@
-//! What a kind of device can do, and which kinds are there.
+//! The interface of a kind of device, and the registered kinds.
 //!
 //! | file | question |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! Which kinds of device are there, and what drives them.
+//! The runtimes of the kinds of devices.
 //!
-//! The CPU has a runtime built in, and the meta device shares it. CUDA has the one of [`super::super::cuda`] where a
-//! driver is found. `PrivateUse1` has one while somebody keeps the [`Registration`] that [`register`] gives. One that is
-//! registered for CUDA takes the place of the built-in one.
+//! The CPU has a built-in runtime, and the meta device shares it. CUDA has that of [`super::super::cuda`] where a
+//! driver is found. `PrivateUse1` has one while a [`Registration`] of [`register`] lives. A runtime that is registered
+//! for CUDA replaces the built-in one.
 
 use super::host::Host;
 use super::interface::Runtime;
@@ -10,7 +10,7 @@ use crate::device::{Device, DeviceKind, cuda};
 use crate::error::{Error, Result};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// Keeps a runtime registered; dropping it takes the runtime away. What already uses it keeps it alive.
+/// Keeps a runtime registered, until it is dropped. Devices in use keep the runtime alive.
 #[must_use = "the runtime is registered only while this lives"]
 pub struct Registration {
     slot: &'static Slot,
@@ -21,10 +21,10 @@ type Slot = RwLock<Option<Arc<dyn Runtime>>>;
 static CUDA: Slot = RwLock::new(None);
 static PRIVATE_USE_1: Slot = RwLock::new(None);
 
-/// Makes `runtime` the one of a kind of device, until the registration is dropped.
+/// Registers the runtime of a kind of device, until the registration is dropped.
 ///
 /// # Errors
-/// For the CPU and the meta device, which have theirs, and while another one is registered.
+/// For the CPU and the meta device, whose runtimes are built in, and while another one is registered.
 pub fn register(kind: DeviceKind, runtime: Arc<dyn Runtime>) -> Result<Registration> {
     let refuse = |what: String| Err(Error::Registration { what });
     let slot = match kind {
@@ -56,7 +56,7 @@ pub(in crate::device) fn find(kind: DeviceKind) -> Option<Arc<dyn Runtime>> {
 /// The runtime of a kind of device.
 ///
 /// # Errors
-/// Why there is none.
+/// If there is none, and why.
 pub(in crate::device) fn need(kind: DeviceKind) -> Result<Arc<dyn Runtime>> {
     static HOST_RUNTIME: OnceLock<Arc<dyn Runtime>> = OnceLock::new();
     let slot = match kind {
@@ -76,12 +76,12 @@ pub(in crate::device) fn need(kind: DeviceKind) -> Result<Arc<dyn Runtime>> {
     }
 }
 
-/// How many devices of a kind there are; none of a kind without a runtime.
+/// The number of devices of a kind; 0 without a runtime.
 pub fn device_count(kind: DeviceKind) -> u16 {
     find(kind).map_or(0, |runtime| runtime.device_count())
 }
 
-/// The runtime of a device and the device's number, which is checked.
+/// The runtime of a device, and the device's index, which is checked.
 pub(in crate::device) fn of(device: Device, current: u16) -> Result<(Arc<dyn Runtime>, u16)> {
     let fail = |what: String, hint: &str| Error::Device { op: "device".into(), what, hint: hint.into() };
     let runtime = need(device.kind)?;

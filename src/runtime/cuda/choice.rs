@@ -162,8 +162,8 @@ fn of_library(request: &ProductRequest<'_>) -> Result<ProductDecision, Reason> {
         if !is_forced {
             is_faster(request, found.is_some())?;
         }
-        let (tail, result) = found.map_or((alone.tail, alone.result), |found| (found.tail, found.result));
-        let product = LibraryProduct::new(request.device, Problem { tail, result, ..alone })?;
+        let (epilogue, result) = found.map_or((alone.epilogue, alone.result), |found| (found.epilogue, found.result));
+        let product = LibraryProduct::new(request.device, Problem { epilogue, result, ..alone })?;
         let candidate = request.candidate.filter(|_| found.is_none());
         let apart =
             candidate.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(request, may_be_own && !is_forced)));

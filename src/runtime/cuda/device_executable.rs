@@ -262,8 +262,8 @@ impl DeviceExecutable {
             (Action::Launch(launch), DeviceAction::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
             }
-            (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
-                start_library_epilogue(tail, launch, slots, stream)?
+            (Action::Launch(launch), DeviceAction::LibraryEpilogue(epilogue)) => {
+                start_library_epilogue(epilogue, launch, slots, stream)?
             }
             (Action::Routine { args, to, .. }, DeviceAction::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
@@ -345,14 +345,19 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &Slots<'_>
     unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
 }
 
-fn start_library_epilogue(tail: &LibraryEpilogue, launch: &Launch, slots: &Slots<'_>, stream: &Stream) -> Result<()> {
+fn start_library_epilogue(
+    epilogue: &LibraryEpilogue,
+    launch: &Launch,
+    slots: &Slots<'_>,
+    stream: &Stream,
+) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
-    let SlotValue::Factors(factors) = &slots[slot(tail.slot)] else {
+    let SlotValue::Factors(factors) = &slots[slot(epilogue.slot)] else {
         unreachable!("the product's action comes first and leaves its operands")
     };
-    let bias = tail.bias.map(|bias| slots[slot(bias)].array());
+    let bias = epilogue.bias.map(|bias| slots[slot(bias)].array());
     let result = slots[launch.outputs[0]].array();
     // SAFETY: as in `start_epilogue`.
-    unsafe { tail.product.start([&factors[0], &factors[1]], bias, result, stream, &queue) }
+    unsafe { epilogue.product.start([&factors[0], &factors[1]], bias, result, stream, &queue) }
 }

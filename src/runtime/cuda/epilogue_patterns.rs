@@ -10,7 +10,7 @@ use crate::codegen::geometry::{Access, Geometry, LoopOrder};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::lower::lower;
 use crate::codegen::product::ProductShape;
-use crate::device::cuda::{Activation, Tail};
+use crate::device::cuda::{Activation, LtEpilogue};
 use crate::error::{Error, Result};
 use crate::fusion::{Options, StepKind, plan};
 use crate::ir::scalar::Reg;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A kernel after a product as an epilogue of cublasLt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EpilogueMatch {
-    pub(super) tail: Tail,
+    pub(super) epilogue: LtEpilogue,
     /// The dtype of what is stored in the end.
     pub(super) result: DType,
     /// The kernel's operand that has a number per column.
@@ -50,8 +50,8 @@ pub(super) fn matching(candidate: &EpilogueCandidate, shape: &ProductShape) -> O
     if bias.is_some_and(|bias| kernel.operands[bias].dtype != result || !is_per_column(kernel, geometry, bias, shape)) {
         return None;
     }
-    let tail = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, candidate.slot))?.tail;
-    Some(EpilogueMatch { tail, result, bias })
+    let epilogue = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, candidate.slot))?.epilogue;
+    Some(EpilogueMatch { epilogue, result, bias })
 }
 
 /// Whether the only result lies as the product does, element by element.
@@ -80,9 +80,9 @@ fn is_per_column(kernel: &Kernel, geometry: &Geometry, bias: usize, shape: &Prod
     follows && shape.n > 1 && operand.source == Source::Memory && access.base == 0 && access.gather.is_none()
 }
 
-/// A kernel that computes a tail of its operand `product`, and of another one with a number per column if there is one.
+/// A kernel that computes a epilogue of its operand `product`, and of another one with a number per column if there is one.
 struct Pattern {
-    tail: Tail,
+    epilogue: LtEpilogue,
     kernel: Kernel,
     product: usize,
 }
@@ -128,7 +128,7 @@ impl Pattern {
         graph.set_outputs(vec![value]);
         let (kernel, operands) = only_kernel(&graph)?;
         let product = operands.iter().position(|operand| *operand == Some(inputs[0])).unwrap_or_default();
-        Ok(Pattern { tail: Tail { has_bias: terms.len() == 2, activation }, kernel, product })
+        Ok(Pattern { epilogue: LtEpilogue { has_bias: terms.len() == 2, activation }, kernel, product })
     }
 
     /// Whether a kernel computes the same, with the product as its operand `slot`.
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(patterns.len(), if dtypes[0] == dtypes[1] { 8 } else { 9 }, "{dtypes:?}");
             for one in patterns.iter() {
                 let alike = patterns.iter().filter(|other| other.is(&one.kernel, one.product));
-                assert!(alike.clone().all(|other| other.tail == one.tail), "{dtypes:?}:\n{}", one.kernel);
+                assert!(alike.clone().all(|other| other.epilogue == one.epilogue), "{dtypes:?}:\n{}", one.kernel);
                 assert!(alike.count() >= 1, "{dtypes:?}:\n{}", one.kernel);
             }
         }

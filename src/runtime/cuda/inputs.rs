@@ -50,8 +50,8 @@ impl Need {
                 (Action::Launch(launch), DeviceAction::Launch(_) | DeviceAction::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
                 }
-                (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
-                    let bias = tail.bias.and_then(|bias| launch.operands[bias]);
+                (Action::Launch(launch), DeviceAction::LibraryEpilogue(epilogue)) => {
+                    let bias = epilogue.bias.and_then(|bias| launch.operands[bias]);
                     bias.into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
                 }
                 (Action::Product { left, right, to, .. }, device_action) => {

@@ -10,7 +10,7 @@ use super::epilogue_patterns::EpilogueMatch;
 use super::launch::alignment_of;
 use super::memo::Memo;
 use crate::codegen::product::ProductShape;
-use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
+use crate::device::cuda::{Addresses, LtEpilogue, Matmul, Matrix, Order, Problem, Queue, architecture, find_cublaslt};
 use crate::device::{Device, Storage, Stream};
 use crate::error::{Error, LibraryLimit, Reason, Result};
 use crate::ir::DType;
@@ -60,7 +60,7 @@ pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
     if batch > 1 && right.batch == 0 && left.order == Order::Rows && left.batch == m * left.pitch {
         (m, batch, left.batch) = (m * batch, 1, 0);
     }
-    Ok(Problem { dtype, result, n_batches: batch, m, k, n, left, right, tail: Tail::NOTHING })
+    Ok(Problem { dtype, result, n_batches: batch, m, k, n, left, right, epilogue: LtEpilogue::NOTHING })
 }
 
 /// How a matrix lies, by its strides of batch, row and column; a stride that is never taken may be any.

@@ -128,7 +128,7 @@ impl Outline {
             (Action::Launch(launch), DeviceAction::Launch(on_device)) => DeviceWork::Kernel(on_device, &launch.lowered),
             (Action::Product { ty, .. }, DeviceAction::Product(on_device)) => DeviceWork::Product(on_device, ty),
             (Action::Launch(_), DeviceAction::Epilogue(on_device)) => DeviceWork::Epilogue(on_device),
-            (Action::Launch(_), DeviceAction::LibraryEpilogue(tail)) => DeviceWork::LibraryEpilogue(tail),
+            (Action::Launch(_), DeviceAction::LibraryEpilogue(epilogue)) => DeviceWork::LibraryEpilogue(epilogue),
             (Action::Routine { .. }, DeviceAction::Routine(on_device)) => DeviceWork::Routine(on_device),
             _ => unreachable!("launches, products and routines start, each in its way"),
         }
@@ -163,10 +163,10 @@ impl Walk {
                 let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone()).collect();
                 self.start(Start { action: index, operands, outputs });
             }
-            (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
+            (Action::Launch(launch), DeviceAction::LibraryEpilogue(epilogue)) => {
                 let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
-                let factors = self.factors[slot(tail.slot)].take().expect("the product's action comes first");
-                let bias = tail.bias.map(|bias| known(&self.slots, slot(bias)).clone());
+                let factors = self.factors[slot(epilogue.slot)].take().expect("the product's action comes first");
+                let bias = epilogue.bias.map(|bias| known(&self.slots, slot(bias)).clone());
                 let operands = factors.into_iter().chain(bias).map(Some).collect();
                 let outputs = smallvec![known(&self.slots, launch.outputs[0]).clone()];
                 self.start(Start { action: index, operands, outputs });

@@ -173,14 +173,14 @@ impl DeviceProgram {
                     nodes.add(start, functions, *step, ready.argument.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
-                DeviceWork::LibraryEpilogue(tail) => {
+                DeviceWork::LibraryEpilogue(epilogue) => {
                     let [Some(left), Some(right), bias @ ..] = &start.operands[..] else {
                         unreachable!("a product has two operands in memory")
                     };
                     let (values, bias) = ([left, right, &start.outputs[0]], bias.iter().flatten().next());
                     let [of_left, of_right, of_result] = values.map(|value| nodes.alignment(value));
                     let of_bias = bias.map_or(WIDEST, |bias| nodes.alignment(bias));
-                    let matmul = tail.product.ready([of_left, of_right, of_result.min(of_bias)])?;
+                    let matmul = epilogue.product.ready([of_left, of_right, of_result.min(of_bias)])?;
                     nodes.add_matmul(start, matmul, values, bias);
                 }
                 DeviceWork::Routine(routine) => {
