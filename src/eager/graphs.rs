@@ -1,7 +1,7 @@
-//! Small graphs that eager code runs again and again, such as what a call does on the way back.
+//! Small graphs that eager code runs repeatedly, such as the backward pass of a call.
 //!
-//! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
-//! run with, whose strides may be others than those the graph was made with.
+//! A graph is identified by a number of its owner's. Its executable is cached per thread, by the operand types it was
+//! run with. Their strides may differ from those that the graph was made with.
 
 use super::{Argument, CAPACITY, build, current_numerics};
 use crate::device::Device;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Types = SmallVec<[TensorType; 4]>;
-/// A graph, where it runs if not on the CPU and with which numerics, and its operands.
+/// A graph, its device and numerics if it is not on the CPU, and the types of its operands.
 type Key = (u64, Option<(Device, Numerics)>, Types);
 
 thread_local! {
-    /// Executables by graph and operand types; forgotten all at once when there are too many.
+    /// Executables by graph and operand types. The table is cleared when it is full.
     static KNOWN: RefCell<FxHashMap<Key, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
-/// A number for a graph, never given twice.
+/// A unique number for a graph.
 pub fn graph_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Runs the graph known as `id`, whose inputs have the dtypes and sizes of `arguments`.
+/// Runs the graph `id`, whose inputs have the dtypes and sizes of `arguments`.
 ///
 /// # Errors
-/// Out of memory, or an index outside its dimension.
+/// Out of memory, or an index out of range.
 pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<SmallVec<[Array; 2]>> {
     let types: Types = arguments.iter().map(Argument::ty).collect();
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
@@ -43,7 +43,7 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
         return executable.run(&arrays);
     }
     let Ok(own) = with_inputs(graph, &key.2) else {
-        // A view inside cannot express these strides.
+        // A view in the graph cannot have these strides.
         let dense: Vec<Array> = arrays.iter().map(|&array| dense(array)).collect::<Result<_>>()?;
         let again: SmallVec<[Argument<'_>; 4]> =
             dense.iter().zip(arguments).map(|(array, old)| Argument { array, number: old.number }).collect();
@@ -60,7 +60,7 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
     executable.run(&arrays)
 }
 
-/// The graph on inputs of other strides.
+/// The graph for inputs with other strides.
 fn with_inputs(graph: &Graph, types: &[TensorType]) -> Result<Graph> {
     let mut out = Graph::new();
     let mut moved = SideTable::new();

@@ -1,8 +1,8 @@
 //! How does one op run now?
 //!
-//! An eager call is a one-op graph: it is decomposed, planned, lowered and run by the tiles of the vm like any other
-//! graph, and the result is kept for the next call of the same kind. So eager and compiled code cannot differ in
-//! meaning. Views never get that far: they are a new layout of the same storage.
+//! An eager call is a graph of one op. It is decomposed, planned, lowered and run like any other graph, and the
+//! executable is cached for the next call of the same kind. So eager and compiled code cannot differ in meaning. Views
+//! need none of this: they are a new layout of the same storage.
 
 mod graphs;
 mod numerics;
@@ -40,18 +40,18 @@ impl Argument<'_> {
     }
 }
 
-/// Most calls a thread remembers.
+/// Most calls that a thread caches.
 pub const CAPACITY: usize = 2048;
 
 thread_local! {
-    /// What runs the calls that this thread has made; forgotten all at once when there are too many.
+    /// Executables of this thread's calls. The table is cleared when it is full.
     static KNOWN: RefCell<FxHashMap<Box<[u64]>, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
-/// Runs an op on arrays, where they are.
+/// Runs an op on arrays, on their device.
 ///
 /// # Errors
-/// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
+/// If the op's inference rejects the operands, there is not enough memory, or an index is out of range.
 pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     if let (true, [argument]) = (op.is_view(), arguments) {
         if gpu_of(arguments).is_none() {
@@ -62,11 +62,11 @@ pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> 
     run_as(op, arguments, attrs, |array| array)
 }
 
-/// As [`run`] of an op that is no view, and makes something of the result where it lies: an array is large, and small
-/// calls are many.
+/// Like [`run`] for an op that is no view, but passes the result to `make`. This saves moving an array, which is large,
+/// in small calls.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 #[inline]
 pub fn run_as<T>(
     op: Op,
@@ -80,7 +80,8 @@ pub fn run_as<T>(
     }
 }
 
-/// As [`run_as`] of a call that this thread has made lately, on operands of the same layouts; `None` if it is another.
+/// Like [`run_as`] for a call that this thread made recently, on operands with the same layouts; `None` for another
+/// call.
 #[inline(always)]
 pub fn run_again<T>(
     op: Op,
@@ -93,7 +94,7 @@ pub fn run_again<T>(
     })
 }
 
-/// Runs a call that is not at hand.
+/// Runs a call that is not among the recent ones.
 #[inline(never)]
 fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     if let Some(device) = gpu_of(arguments) {
@@ -110,12 +111,12 @@ fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array
     Ok(results.pop().expect("a one-op graph has one output"))
 }
 
-/// Runs an op that is no view on a device, which operands need not tell; operands that are elsewhere stand for numbers.
+/// Runs an op that is no view on a device. Operands on other devices are numbers.
 ///
 /// # Errors
-/// What the op's inference says is wrong with the operands, out of memory, code that NVRTC does not compile, a device that fails,
-/// or what an earlier call on the same stream has found wrong with its elements: an index outside its dimension, or an integer that
-/// is divided by zero. Of this call that is told at a later one, or when a value is read.
+/// If the op's inference rejects the operands, there is not enough memory, NVRTC rejects the source, or the device
+/// fails. Also if an earlier call on the same stream had an index out of range or an integer division by zero. Such
+/// faults of this call are reported asynchronously: by a later call, or when a value is read.
 pub fn run_on(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     let executable = executable_of(Some(device), op, arguments, attrs, None)?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
@@ -123,14 +124,15 @@ pub fn run_on(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]
     results.pop().ok_or_else(|| Error::Internal { message: "a one-op graph has one output".into() })
 }
 
-/// Runs an op where `target` is and stores the result, converted to its dtype, there. Elements of the target are distinct
-/// places, and its sizes are those of the result.
+/// Runs an op on the device of `target`, and stores the result there, converted to its dtype. The target has the sizes
+/// of the result, and its elements do not overlap.
 ///
-/// Operands may share the target's storage: where a kernel would read what it has already overwritten, the result is
-/// made elsewhere first. What works in place is one run under one lock, so that writers on other threads lose nothing.
+/// Operands may share the target's storage. Where a kernel would read what it has already overwritten, the result is
+/// computed in new memory first. If it works in place, it is one run under one lock, so that concurrent writes are not
+/// lost.
 ///
 /// # Errors
-/// As [`run`], or if a slice of the target is borrowed.
+/// As for [`run`], or if a slice of the target is borrowed.
 pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Array) -> Result<()> {
     let device = cuda::device_of([target.device()]);
     if device.is_none() {
@@ -153,11 +155,11 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Arr
     executable.run_into(&arrays, target)
 }
 
-/// Runs a write by index where its first operand, the target, lies: only what an index names is touched, and nothing if one
-/// is outside its dimension. Operands that share the target's storage are read as they were.
+/// Runs a write by index in place of its first operand, the target. It changes only indexed elements, and nothing if an
+/// index is out of range. Operands that share the target's storage are read as they were before.
 ///
 /// # Errors
-/// As [`run_into`], with the target left as it was.
+/// As for [`run_into`], with the target unchanged.
 pub fn write_by_index(op: Op, arguments: [&Array; 3], attrs: &[Attr]) -> Result<()> {
     let target = arguments[0];
     let mut copies: [Option<Array>; 3] = [None, None, None];
@@ -170,8 +172,8 @@ pub fn write_by_index(op: Op, arguments: [&Array; 3], attrs: &[Attr]) -> Result<
     crate::runtime::write_by_index(op, attrs, [target, index, source])
 }
 
-/// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
-/// same layouts; `None` if it is another.
+/// Like [`run_into`] for a call that this thread made recently, on operands with the same layouts, whose target is the
+/// first operand; `None` for another call.
 #[inline]
 pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<BoxedResult<()>> {
     let (target, others) = arguments.split_first()?;
@@ -188,12 +190,12 @@ pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) ->
     })
 }
 
-/// The GPU that one of the operands is on, if any is.
+/// The GPU of the first operand that is on one.
 fn gpu_of(arguments: &[Argument<'_>]) -> Option<Device> {
     cuda::device_of(arguments.iter().map(|argument| argument.array.device()))
 }
 
-/// Arrays without bytes have no value, and memory of other devices is for their kernels.
+/// Checks that the operands have bytes that the CPU can read.
 fn check_data(op: Op, arguments: &[Argument<'_>]) -> Result<()> {
     let elsewhere = |argument: &&Argument<'_>| argument.array.device().kind != DeviceKind::Cpu;
     match arguments.iter().find(elsewhere) {
@@ -216,7 +218,7 @@ fn not_here(op: Op, device: Device) -> Error {
     Error::Device { op: op.name().into(), what, hint: hint.into() }
 }
 
-/// What runs a call, on a GPU if one is given.
+/// The executable of a call, on a GPU if one is given.
 fn executable_of(
     device: Option<Device>,
     op: Op,
@@ -233,7 +235,7 @@ fn executable_of(
         key.operand(target.dtype, &target.layout.sizes, &target.layout.strides, false);
     }
     if let Some(device) = device {
-        // No operand begins with such a word.
+        // No operand starts with such a word.
         let choice = u64::from(device.index.unwrap_or(0)) | (current_numerics() as u64) << 16;
         key.word(u64::MAX - choice);
     }
@@ -252,16 +254,16 @@ fn executable_of(
     Ok(executable)
 }
 
-/// Elements of an operand from which a call is worth machine code; below, the vm runs it at once.
+/// Elements of an operand from which a call is worth machine code. Below, the vm runs it without delay.
 const MANY: usize = 1 << 14;
 
-/// The tier that a single call on operands of these sizes runs on, unless its kernel suits another.
+/// The tier for a single call on operands of these sizes; `None` lets each kernel choose.
 fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier> {
     let most = arrays.into_iter().map(|array| array.layout.numel()).max().unwrap_or(0);
     (most < MANY).then_some(Tier::Vm)
 }
 
-/// The executable of a graph on arrays of these sizes, on a GPU if one is given.
+/// Builds the executable of a graph for arrays of these sizes, on a GPU if one is given.
 fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
     let Some(device) = device else {
         return Executable::build(&graph, &plan(&graph, &Options::default()), tier_at_once(arrays));

@@ -1,7 +1,7 @@
-//! Which [`Numerics`] the calls of this thread have.
+//! The [`Numerics`] of this thread's calls.
 //!
-//! A thread begins with [`Numerics::Strict`]. The choice is part of what executables for devices are remembered by, so that none
-//! made under one choice runs under the other.
+//! A thread starts with [`Numerics::Strict`]. The choice is part of the key of executables for devices, so that none
+//! built for one choice runs for the other.
 
 use crate::ir::Numerics;
 use std::cell::Cell;
@@ -12,13 +12,13 @@ thread_local! {
     static NUMERICS: Cell<Numerics> = const { Cell::new(Numerics::Strict) };
 }
 
-/// The choice of this thread.
+/// The current choice of this thread.
 #[inline]
 pub fn current_numerics() -> Numerics {
     NUMERICS.get()
 }
 
-/// Keeps a choice; made by [`numerics`].
+/// Keeps a choice while it lives; made by [`numerics`].
 #[derive(Debug)]
 #[must_use = "the choice holds only while the guard lives"]
 pub struct NumericsGuard {
@@ -26,9 +26,9 @@ pub struct NumericsGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Chooses for all calls of this thread, eager ones, those of compiled functions that have no choice of their own
-/// ([`CompileOptions::numerics`](crate::CompileOptions::numerics)), and those on the way back of gradients that this thread
-/// starts. See [`Numerics`] for what changes.
+/// Chooses the numerics of this thread. It applies to eager calls, to compiled functions without a choice of their own
+/// ([`CompileOptions::numerics`](crate::CompileOptions::numerics)), and to backward passes that this thread starts. See
+/// [`Numerics`] for what changes.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -36,7 +36,7 @@ pub struct NumericsGuard {
 /// let x = Tensor::ones(&[2, 2], DType::BF16)?;
 /// let strict = x.matmul(&x)?;
 /// let guard = numerics(Numerics::Fast);
-/// // On a GPU tensor cores do this; sums of ones are exact in any order.
+/// // On a GPU, tensor cores compute this; sums of ones are exact in any order.
 /// let fast = x.matmul(&x)?;
 /// drop(guard);
 /// assert_eq!(fast.to_dtype(DType::F32)?.to_vec::<f32>()?, strict.to_dtype(DType::F32)?.to_vec::<f32>()?);

@@ -1,8 +1,8 @@
-//! The last calls of a thread: what runs them is found without looking at shapes.
+//! The recent calls of a thread, whose executables are found without comparing shapes.
 //!
-//! Most calls are made again and again on operands whose layouts are kept for good ([`SharedLayout`]), so *which* layout
-//! it is says all about sizes and strides. A call has one place in a small table, which the last call that belongs there
-//! holds. Every other call, and those of more operands, is looked up by its words; see [`CallKey`](crate::ir::CallKey).
+//! Most calls repeat with operands whose layouts are interned ([`SharedLayout`]), so the address of a layout identifies
+//! sizes and strides. A call hashes to one place in a small table, which holds the last call with that hash. Other
+//! calls, and those with more operands, are looked up by [`CallKey`](crate::ir::CallKey).
 
 use super::Argument;
 use crate::device::DeviceKind;
@@ -12,13 +12,13 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Calls that a thread keeps at hand.
+/// Places in a thread's table.
 const PLACES: usize = 128;
-/// Most operands of such a call.
+/// Most operands of a call in the table.
 const MAX_OPERANDS: usize = 3;
 
-/// What calls are told apart by, besides their other arguments: the op, what the result is for, and dtype and kind of
-/// each operand; then the address of each operand's layout, 0 where there is no operand.
+/// The key of a call, besides its other arguments: the op, the use of the result, and the dtype and kind of each
+/// operand; then the address of each operand's layout, or 0.
 type Words = [u64; 1 + MAX_OPERANDS];
 
 struct Recent {
@@ -28,11 +28,11 @@ struct Recent {
 }
 
 thread_local! {
-    /// Empty until there is a call to keep.
+    /// Empty until the first call is kept.
     static RECENT: RefCell<Vec<Option<Recent>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The words of a call, if its operands are few, have bytes on the CPU, and layouts that are kept for good.
+/// The key of a call, if its operands are few, on the CPU, and have interned layouts.
 #[inline(always)]
 fn words_of(op: Op, arguments: &[Argument<'_>], result: Use) -> Option<Words> {
     if arguments.len() > MAX_OPERANDS {
@@ -66,16 +66,16 @@ fn are_same(one: &[Attr], other: &[Attr]) -> bool {
     }
 }
 
-/// What a call does with its result.
+/// What happens to the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
-    /// It is new.
+    /// It is new memory.
     Made,
-    /// It takes the place of the first operand.
+    /// It replaces the first operand.
     Written,
 }
 
-/// What `run` makes of the kernel that runs the call, if it is at hand.
+/// Calls `run` with the kernel of the call, if the table has it.
 #[inline(always)]
 pub(super) fn with<R>(
     op: Op,
@@ -88,11 +88,11 @@ pub(super) fn with<R>(
     with_words(call, a, b, c, attrs, run)
 }
 
-/// As [`with`], by the words of the call. Not inlined, so that they come in registers: words that were just written are
-/// compared in wider pieces, for which a processor waits.
+/// Like [`with`], by the key of the call. Not inlined, so that the key is passed in registers: reading recently written
+/// words in wider pieces stalls the processor.
 #[inline(never)]
 fn with_words<R>(call: u64, a: u64, b: u64, c: u64, attrs: &[Attr], run: impl FnOnce(&Single) -> R) -> Option<R> {
-    // The borrow may last while a kernel runs: kernels call nothing of this module.
+    // The borrow may last while a kernel runs, because kernels do not call this module.
     RECENT.with_borrow(|recent| {
         let recent = recent.get(place(&[call, a, b, c]))?.as_ref()?;
         if recent.words != [call, a, b, c] || !are_same(&recent.attrs, attrs) {
@@ -102,7 +102,7 @@ fn with_words<R>(call: u64, a: u64, b: u64, c: u64, attrs: &[Attr], run: impl Fn
     })
 }
 
-/// Keeps what runs a call at hand.
+/// Puts the executable of a call in the table.
 pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], result: Use, executable: &Arc<Executable>) {
     let Some(words) = words_of(op, arguments, result) else { return };
     let new = Recent { words, attrs: attrs.into(), executable: executable.clone() };
@@ -112,7 +112,7 @@ pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], result: U
         }
         recent[place(&words)].replace(new)
     });
-    // Not while the table is borrowed: what goes here may own anything.
+    // Dropped after the borrow, because it may own anything.
     drop(old);
 }
 
@@ -129,7 +129,7 @@ mod tests {
         Array { storage: storage.into(), dtype, layout: SharedLayout::frequent(layout) }
     }
 
-    /// Calls that differ in op, dtype, layout, kind or number of operands have different words.
+    /// Calls with different op, dtype, layout, kind or number of operands have different keys.
     #[test]
     fn different_calls_have_different_words() {
         let layouts = [Layout::default(), Layout::contiguous(&[4]), Layout::contiguous(&[2, 2])];

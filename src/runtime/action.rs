@@ -1,6 +1,6 @@
-//! One step of an executable, and how the CPU runs it.
+//! One action of an executable, and how the CPU runs it.
 //!
-//! Values live in slots. Steps are ordered by their edges, so a slot is filled before it is read.
+//! Values are in slots. Actions are ordered by their data dependences, so a slot is filled before it is read.
 
 use super::array::Array;
 use super::blocks::BlockRun;
@@ -15,14 +15,14 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// One step.
+/// One action.
 pub(super) enum Action {
-    /// Takes new memory for a value.
+    /// Allocates memory for a value.
     Allocate(Slot, TensorType),
-    /// The same for what a kernel's prologue hands to it, which is no traffic: it stays in a cache.
+    /// The same for a value that a kernel gets from its prologue. It stays in a cache, so it counts as no traffic.
     Scratch(Slot, TensorType),
     Launch(Arc<Launch>),
-    /// A view of memory.
+    /// Makes a view of memory.
     Alias {
         op: Op,
         attrs: Attrs,
@@ -35,21 +35,21 @@ pub(super) enum Action {
         to: Slot,
         ty: TensorType,
     },
-    /// One whose first argument is where it writes works in place.
+    /// Runs a routine. If its first argument is also the result, it works in place.
     Routine {
         op: Op,
         attrs: Attrs,
         args: SmallVec<[Slot; 3]>,
         to: Slot,
     },
-    /// Products and kernels, some rows at a time.
+    /// Computes products and kernels, some rows at a time.
     Blocks(Box<BlockRun>),
-    /// The value is not needed any more.
+    /// Drops a value after its last use.
     Release(Slot),
 }
 
 impl Action {
-    /// The kernels that it starts.
+    /// The kernels that it launches.
     pub(super) fn launches(&self) -> SmallVec<[&Launch; 1]> {
         match self {
             Action::Launch(launch) => smallvec![&**launch],
@@ -63,11 +63,11 @@ impl Action {
         }
     }
 
-    /// Runs it on the CPU; the locks of the inputs are held, or nobody else knows them.
+    /// Runs it on the CPU. The locks of the inputs are held, or nothing else has the inputs.
     #[inline]
     pub(super) fn run(&self, slots: &mut Slots<'_>) -> Result<()> {
         match self {
-            // An output may have its place already.
+            // An output may be given by the caller.
             Action::Allocate(slot, _) if matches!(slots[*slot], SlotValue::Given(_)) => {}
             Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
                 slots[*slot] = SlotValue::Owned(Array::new(Device::CPU, ty)?)
@@ -82,17 +82,17 @@ impl Action {
             Action::Routine { op, attrs, args, to } => {
                 let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
                 #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
-                // SAFETY: inputs are kept from being written while this runs, values of this run are known to
-                // it alone, and the memory of the result was taken for this step and belongs to no operand, or is that
-                // of the first, which is then the same array and has no other reader left.
+                // SAFETY: inputs are not written while this runs, and nothing else has values of this run. The memory
+                // of the result was allocated for this action and belongs to no operand, or is that of the first, which
+                // is then the same array and has no other reader left.
                 let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
                 routine::run(*op, attrs, operands)?;
             }
             Action::Blocks(blocks) => {
                 let slots = &*slots;
                 #[allow(unsafe_code, reason = "blocks are written through raw pointers")]
-                // SAFETY: inputs are kept from being written while this runs, and what the group writes was
-                // allocated by this run for it alone, or is locked for writing.
+                // SAFETY: inputs are not written while this runs, and what the group writes was allocated by this run
+                // for it alone, or is locked for writing.
                 unsafe {
                     blocks.run(&|slot| slots[slot].array())?;
                 }
@@ -103,26 +103,26 @@ impl Action {
     }
 }
 
-/// Runs a kernel on what lies in its slots.
+/// Runs a kernel on the arrays in its slots.
 fn run(launch: &Launch, slots: &Slots<'_>) -> Result<()> {
     let array = |slot: Slot| slots[slot].array();
     let outputs: SmallVec<[*mut u8; 4]> = launch.outputs.iter().map(|&slot| array(slot).ptr()).collect();
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
-    // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the
-    // slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
-    // knows them yet, or are locked for writing.
+    // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the slots keep
+    // alive and the run has locked. Outputs were allocated by this run for this launch, so nothing else has them yet,
+    // or are locked for writing.
     unsafe {
         launch.start(array, &outputs)
     }
 }
 
-/// What lies in the slots of an executable while it runs.
+/// The slots of a running executable.
 pub(super) struct Slots<'a> {
     values: SmallVec<[SlotValue<'a>; 8]>,
 }
 
 impl Slots<'_> {
-    /// Slots without values.
+    /// Empty slots.
     pub(super) fn empty(n: usize) -> Self {
         Slots { values: (0..n).map(|_| SlotValue::Empty).collect() }
     }
@@ -146,15 +146,15 @@ impl<'a> IndexMut<Slot> for Slots<'a> {
     }
 }
 
-/// What a slot holds while an executable runs.
+/// The content of a slot while an executable runs.
 pub(super) enum SlotValue<'a> {
-    /// Nothing yet, or nothing any more.
+    /// Nothing yet, or not any more.
     Empty,
-    /// An input, or memory for an output, which the caller keeps.
+    /// An input, or memory for an output; the caller owns it.
     Given(&'a Array),
     /// A value of this run.
     Owned(Array),
-    /// The operands of a product that is computed where it is used.
+    /// The operands of a product that is computed in its epilogue.
     Factors(Box<[Array; 2]>),
 }
 

@@ -1,4 +1,4 @@
-//! Arrays: a storage, a dtype and a layout. What kernels see of a tensor.
+//! Arrays: a storage, a dtype and a layout. This is what kernels see of a tensor.
 
 use super::shared_layout::SharedLayout;
 use crate::device::{Device, Shared, Storage};
@@ -6,17 +6,17 @@ use crate::error::{Error, Result};
 use crate::ir::shape::same_extents;
 use crate::ir::{DType, Layout, TensorType};
 
-/// Elements of one dtype somewhere in a storage. Cloning shares the storage, and copies nothing else either.
+/// Elements of one dtype in a storage. Cloning shares the storage and copies no elements.
 #[derive(Debug, Clone)]
 pub struct Array {
-    // The layout lies inside the storage: every way to make an array sees to it, and kernels rely on it.
+    // Invariant: the layout is inside the storage. Every constructor checks it, and kernels rely on it.
     pub(crate) storage: Shared<Storage>,
     pub(crate) dtype: DType,
     pub(crate) layout: SharedLayout,
 }
 
 impl Array {
-    /// New memory for a value of type `ty`, its contents arbitrary.
+    /// Allocates memory for a value of type `ty`, with arbitrary contents.
     pub fn new(device: Device, ty: &TensorType) -> Result<Array> {
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
         let storage = Storage::shareable(device, layout.extent() * ty.dtype.size())?;
@@ -26,7 +26,7 @@ impl Array {
     /// An array over a storage.
     ///
     /// # Errors
-    /// If the layout reaches past the storage.
+    /// If the layout exceeds the storage.
     pub fn from_storage(storage: Shared<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
         let needed = checked_extent(&layout).and_then(|extent| extent.checked_mul(dtype.size()));
         if needed.is_none_or(|needed| needed > storage.len()) {
@@ -49,12 +49,12 @@ impl Array {
         self.dtype
     }
 
-    /// Where the elements are; counts elements.
+    /// The layout, in elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Whether it has exactly this type; being a number is not the array's affair.
+    /// Whether it has exactly this type; `number` is ignored.
     #[inline]
     pub fn is_of(&self, ty: &TensorType) -> bool {
         let layout = &*self.layout;
@@ -67,7 +67,7 @@ impl Array {
         TensorType { dtype: self.dtype, sizes: sizes.clone(), strides: strides.clone(), number: false }
     }
 
-    /// Where the bytes are.
+    /// The device of the bytes.
     #[inline]
     pub fn device(&self) -> Device {
         self.storage.device()
@@ -79,13 +79,13 @@ impl Array {
         self.storage.ptr().wrapping_add(self.layout.offset * self.dtype.size())
     }
 
-    /// The same storage under another layout, which must lie inside the old one.
+    /// The same storage with another layout, which must be inside the old one.
     pub(crate) fn with_layout(&self, layout: Layout) -> Array {
         Array { storage: self.storage.clone(), dtype: self.dtype, layout: layout.into() }
     }
 }
 
-/// [`Layout::extent`], or `None` where it overflows or the parts disagree in rank.
+/// [`Layout::extent`], or `None` if it overflows, or if sizes and strides differ in rank.
 fn checked_extent(layout: &Layout) -> Option<usize> {
     let (sizes, strides) = (&layout.sizes, &layout.strides);
     if sizes.len() != strides.len() {

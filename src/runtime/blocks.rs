@@ -1,9 +1,9 @@
-//! Running groups of products and kernels some rows at a time.
+//! Runs groups of products and kernels in blocks of rows.
 //!
-//! A task computes one block: it takes scratch memory for the block's values, multiplies its rows, and runs each
-//! kernel on the part of its loops that are those rows. Kernels know nothing of it: a value in scratch is handed to
-//! them by the pointer that it would have if all of it lay in memory. Tasks are spread over the worker pool; blocks do
-//! not depend on each other, and their heights change no bits.
+//! A task computes one block: it takes scratch memory for the block's values, multiplies its rows, and runs each kernel
+//! on the loops of these rows. Kernels need not know: a value in scratch is passed by the address that it would have if
+//! all of it were in memory. The worker pool runs the tasks. Blocks are independent, and their heights do not change
+//! bits.
 
 #![allow(unsafe_code, reason = "blocks of shared arrays are read and written through raw pointers")]
 
@@ -19,19 +19,19 @@ use crate::ir::DType;
 use smallvec::{SmallVec, smallvec};
 use std::sync::{Mutex, PoisonError};
 
-/// Multiply-adds from which a second thread pays.
+/// Multiply-adds that pay for one more thread.
 const WORTH_A_THREAD: usize = 1 << 18;
 
-/// Where a value of a group lies.
+/// Where a value of a group is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValueLocation {
     /// In an array.
     Memory(Slot),
-    /// In the task's scratch memory: this inner value.
+    /// In the task's scratch memory: the inner value with this number.
     Scratch(usize),
 }
 
-/// What is done for a block.
+/// One step of a block.
 pub(super) enum BlockStep {
     Product {
         left: ValueLocation,
@@ -49,7 +49,7 @@ pub(super) enum BlockStep {
 }
 
 impl BlockStep {
-    /// Where it reads and writes.
+    /// The values that it reads and writes.
     fn places(&self) -> SmallVec<[ValueLocation; 8]> {
         match self {
             BlockStep::Product { left, right, to, .. } => smallvec![*left, ValueLocation::Memory(*right), *to],
@@ -58,16 +58,16 @@ impl BlockStep {
     }
 }
 
-/// A group that runs.
+/// A group of steps that run in blocks.
 pub(super) struct BlockRun {
     pub(super) batches: usize,
     pub(super) rows: usize,
     pub(super) height: usize,
     /// Bytes of a row of each inner value.
     pub(super) inner: Vec<usize>,
-    /// The place in scratch memory of each inner value. Values have one place if none is read when the next is made.
+    /// The place in scratch memory of each inner value. Values share a place if they are not live at the same time.
     place_of: Vec<usize>,
-    /// Bytes of a row in each place.
+    /// Bytes per row of each place.
     places: Vec<usize>,
     pub(super) steps: Vec<BlockStep>,
 }
@@ -76,16 +76,16 @@ pub(super) struct BlockRun {
 #[derive(Clone, Copy)]
 struct RowBlock {
     batch: usize,
-    /// First row, counted through all matrices.
+    /// The first row, counted over all matrices.
     first: usize,
     rows: usize,
 }
 
 impl BlockRun {
-    /// A group of these works; `inner` are bytes of a row.
+    /// A group of these steps; `inner` are the bytes per row of inner values.
     pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, steps: Vec<BlockStep>) -> BlockRun {
         let &Blocks { batches, rows, height, .. } = blocks;
-        // The first and the last work that knows each inner value.
+        // The first and the last step that uses each inner value.
         let mut known: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
         for (at, work) in steps.iter().enumerate() {
             for &place in work.places().iter() {
@@ -96,13 +96,13 @@ impl BlockRun {
         }
         let mut order: Vec<usize> = (0..inner.len()).collect();
         order.sort_by_key(|&value| known[value]);
-        // Bytes of a row, and the last work that needs what lies there.
+        // Per place, the bytes per row, and the last step that uses it.
         let mut places: Vec<(usize, Option<usize>)> = Vec::new();
         let mut place_of = vec![0; inner.len()];
         for value in order {
             let (first, last) = known[value].unzip();
             let is_free = |place: &usize| places[*place].1 < first;
-            // The one whose size is nearest.
+            // The free place of the nearest size.
             let free = (0..places.len()).filter(is_free).min_by_key(|&place| places[place].0.abs_diff(inner[value]));
             let place = free.unwrap_or(places.len());
             places.resize(places.len().max(place + 1), (0, None));
@@ -129,7 +129,7 @@ impl BlockRun {
         })
     }
 
-    /// Whether the loops of every kernel can be run for some rows alone.
+    /// Whether the loops of every kernel can be restricted to some rows.
     pub(super) fn fits(&self) -> bool {
         self.steps.iter().all(|work| match work {
             BlockStep::Product { .. } => true,
@@ -147,10 +147,10 @@ impl BlockRun {
         })
     }
 
-    /// Whether an access goes through rows of that many bytes in their order, and stays in each.
+    /// Whether an access goes through rows of that many bytes in order, and stays inside each row.
     fn walks_rows(&self, geometry: &Geometry, access: &Access, bytes: usize) -> bool {
         let strides = access.rows.iter().chain(&access.inner);
-        // Rows that the loops from here on go through.
+        // Rows that the remaining loops go through.
         let (mut rows, mut reach) = (self.batches * self.rows, access.base as usize);
         for (&size, &stride) in geometry.rows.iter().chain(&geometry.inner).zip(strides) {
             if rows == 1 {
@@ -161,7 +161,7 @@ impl BlockRun {
                     return false;
                 }
             } else {
-                // The last rows and what each has are one loop.
+                // The last rows and the elements of each row are one loop.
                 let per_row = size / rows;
                 if !size.is_multiple_of(rows) || per_row * stride != bytes {
                     return false;
@@ -172,7 +172,7 @@ impl BlockRun {
         rows == 1 && reach < bytes
     }
 
-    /// The parts of a kernel's loops that are a block; `None` if its loops do not begin with the rows.
+    /// The parts of a kernel's loops for a block; `None` if its outer loops are not the rows.
     fn parts(&self, geometry: &Geometry, block: RowBlock) -> Option<SmallVec<[Part; 2]>> {
         let (n_rows, end) = (self.batches * self.rows, block.first + block.rows);
         let outer = geometry.n_rows();
@@ -184,7 +184,7 @@ impl BlockRun {
             let per_row = outer / n_rows;
             return Some(smallvec![Part { outer: block.first * per_row..end * per_row, lanes: 0..lanes }]);
         }
-        // The last loop goes through several rows, and the block may be in several of its turns.
+        // The last loop goes through several rows, and the block may need several of its iterations.
         let in_one = n_rows / outer;
         if geometry.inner.len() != 1 || !n_rows.is_multiple_of(outer) || !lanes.is_multiple_of(in_one) {
             return None;
@@ -197,14 +197,14 @@ impl BlockRun {
         Some((block.first / in_one..end.div_ceil(in_one)).map(part).collect())
     }
 
-    /// Runs every block. `array` gives what lies in a slot.
+    /// Runs every block. `array` gives the array of a slot.
     ///
     /// # Errors
-    /// Out of memory, or what a kernel finds wrong with the elements.
+    /// Out of memory, or a fault of a kernel.
     ///
     /// # Safety
-    /// The arrays have the types that the group was built for; nobody else writes those that are read, and nobody else
-    /// uses those that are written, until this returns.
+    /// The arrays have the types that the group was built for. Until this returns, nothing else writes those that are
+    /// read, and nothing else uses those that are written.
     pub(super) unsafe fn run<'a>(&self, array: &(dyn Fn(Slot) -> &'a Array + Sync)) -> Result<()> {
         let work = |work: &BlockStep| match work {
             BlockStep::Product { k, n, .. } => k * n,
@@ -212,7 +212,7 @@ impl BlockRun {
         };
         let work: usize = self.steps.iter().map(work).sum::<usize>() * self.batches * self.rows;
         let threads = (work / WORTH_A_THREAD).clamp(1, pool::num_threads());
-        // Fewer rows at a time where there would be less than a block for each thread.
+        // Lower blocks where there would be less than one per thread.
         let wanted = self.rows.div_ceil(self.height).max(threads.div_ceil(self.batches));
         let per_matrix = wanted.clamp(1, self.rows.max(1));
         let failed: Mutex<Option<Error>> = Mutex::new(None);
@@ -220,7 +220,7 @@ impl BlockRun {
             let (batch, part) = (task / per_matrix, task % per_matrix);
             let at = |part: usize| part * self.rows / per_matrix;
             let block = RowBlock { batch, first: batch * self.rows + at(part), rows: at(part + 1) - at(part) };
-            // SAFETY: the caller's promise; blocks are disjoint.
+            // SAFETY: passed on from the caller; blocks are disjoint.
             if let Err(error) = unsafe { self.run_block(array, block) } {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
@@ -242,7 +242,7 @@ impl BlockRun {
             })
             .collect();
         let scratch = Storage::new(Device::CPU, at)?;
-        // Where the first row of all would be.
+        // The address that the first of all rows would have.
         let pointer = |place: ValueLocation| match place {
             ValueLocation::Memory(slot) => array(slot).ptr(),
             ValueLocation::Scratch(inner) => {
@@ -268,7 +268,7 @@ impl BlockRun {
                     let call =
                         product::Rows { m: block.rows, k: *k, n: *n, dst, lhs, strides, rhs, right: [row, column] };
                     // SAFETY: these rows of the operands and of the result, which the caller vouches for; scratch has
-                    // room for a block's rows, and only this task knows it.
+                    // room for a block's rows, and only this task uses it.
                     unsafe { call.run(*dtype) };
                 }
                 BlockStep::Kernel { launch, operands, outputs } => {
@@ -283,8 +283,8 @@ impl BlockRun {
                     let faults = Faults::new();
                     let pointers = Pointers { operands: &operands, outputs: &outputs };
                     for part in &parts {
-                        // SAFETY: the part touches the block's rows alone of what lies in scratch (`fits`); in memory
-                        // every turn of the loops writes elements of its own; the caller vouches for the rest.
+                        // SAFETY: in scratch, the part accesses only the block's rows (`fits`); in memory, every
+                        // iteration writes its own elements; the caller vouches for the rest.
                         unsafe { compiled.run(geometry, pointers, part, &faults) };
                     }
                     crate::codegen::parallel::outcome(&faults, geometry)?;

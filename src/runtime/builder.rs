@@ -1,4 +1,4 @@
-//! From a plan to an executable: every step lowered, compiled, and given its slots.
+//! Builds an executable from a plan: every step is lowered, compiled, and gets its slots.
 
 use super::action::Action;
 use super::blocks::{BlockRun, BlockStep, ValueLocation};
@@ -25,7 +25,7 @@ use crate::ir::{Attrs, Graph, NodeId, Numerics, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
-/// Says of a kernel whether it is to be compiled; see [`Executable::build_if`].
+/// Decides whether a kernel is compiled; see [`Executable::build_if`].
 pub type Accepts<'a> = &'a dyn Fn(&Kernel) -> Result<(), Reason>;
 
 /// A step that could not be lowered or compiled.
@@ -38,17 +38,17 @@ pub struct Failure {
 }
 
 impl Executable {
-    /// Lowers and compiles every step of a plan. `tier` forces one; otherwise each kernel gets the one that suits it.
+    /// Lowers and compiles every step of a plan. `tier` forces a tier; otherwise [`Tier::choose`] decides per kernel.
     ///
     /// # Errors
-    /// A step that no tier compiles.
+    /// If no tier compiles a step.
     pub fn build(graph: &Graph, plan: &Plan, tier: Option<Tier>) -> crate::error::Result<Executable> {
         Executable::build_if(graph, plan, tier, &|_| Ok(())).map_err(|Failure { step, reason }| {
             Error::invalid("plan", format!("step {step} is not compiled: {reason}"))
         })
     }
 
-    /// As [`Executable::build`], where kernels that `accepts` refuses are not compiled.
+    /// Like [`Executable::build`], but kernels that `accepts` refuses are not compiled.
     ///
     /// # Errors
     /// The first step that is refused, or that no tier compiles.
@@ -61,7 +61,8 @@ impl Executable {
         Builder::new(graph, tier, accepts).build(plan)
     }
 
-    /// As [`Executable::build`], for a GPU and with these numerics: what that has no code for runs on the CPU, with a reason.
+    /// Like [`Executable::build`], for a GPU and with these numerics. What has no code for the GPU runs on the CPU,
+    /// with a reason.
     ///
     /// # Errors
     /// The first step that cannot be lowered.
@@ -74,30 +75,30 @@ impl Executable {
     }
 }
 
-/// An executable that is being made.
+/// An executable under construction.
 pub(super) struct Builder<'g> {
     graph: &'g Graph,
     tier: Option<Tier>,
     accepts: Accepts<'g>,
     actions: Vec<Action>,
-    /// The kernel of the plan that each action belongs to, and the one that is being made.
+    /// Per action, the kernel of the plan that it belongs to; the current kernel comes last.
     kernels: Vec<usize>,
     kernel: usize,
     declined: Vec<(usize, Reason)>,
-    /// The slot of every value that lies in memory.
+    /// The slot of every value in memory.
     slots: SideTable<NodeId, Option<Slot>>,
     n_slots: usize,
-    /// What elements take to compute, once it is asked for.
+    /// The work per node, computed on first use.
     node_work: Option<NodeWork>,
     blocks: BlockMode,
 }
 
-/// How groups run that are computed in blocks of rows.
+/// How groups in blocks of rows run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockMode {
-    /// As they are planned.
+    /// As planned.
     Blocks,
-    /// Member by member.
+    /// Each member as a step.
     Steps,
 }
 
@@ -120,7 +121,7 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Blocks of rows are for the cache of a core; elsewhere each member of a group is a step.
+    /// Blocks of rows are for the cache of a core. On devices each member of a group is a step.
     pub(super) fn step_by_step(self) -> Builder<'g> {
         Builder { blocks: BlockMode::Steps, ..self }
     }
@@ -130,7 +131,7 @@ impl<'g> Builder<'g> {
         self.kernels.push(self.kernel);
     }
 
-    /// The slot of a value; a new one if it has none yet.
+    /// The slot of a value, which is allocated if it has none yet.
     fn slot(&mut self, node: NodeId) -> Slot {
         *self.slots[node].get_or_insert_with(|| {
             self.n_slots += 1;
@@ -140,7 +141,7 @@ impl<'g> Builder<'g> {
 
     pub(super) fn build(mut self, plan: &Plan) -> Result<Executable, Failure> {
         let graph = self.graph;
-        // What the host computes for a device is copied there whole, so nothing of it may be written in part.
+        // On a device, what the host computes is copied there whole, so nothing may be written in part.
         let places = match self.blocks {
             BlockMode::Blocks => places(graph, plan),
             BlockMode::Steps => Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
@@ -179,7 +180,7 @@ impl<'g> Builder<'g> {
         })
     }
 
-    /// Takes new memory for the outputs of a step, or for one that is written in place that of an operand.
+    /// Allocates memory for the outputs of a step, or reuses that of an operand for one that is written in place.
     fn take(&mut self, step: &Step, place: Option<&InPlace>) {
         for &output in &step.outputs {
             let to = self.slot(output);
@@ -236,7 +237,7 @@ impl<'g> Builder<'g> {
         Ok(())
     }
 
-    /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
+    /// Adds a group in blocks of rows, or its members one by one if the outer loops of a kernel are not the rows.
     fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
         if self.blocks == BlockMode::Steps {
@@ -276,12 +277,12 @@ impl<'g> Builder<'g> {
         self.members(step, blocks)
     }
 
-    /// The members of a group, one by one.
+    /// Adds the members of a group one by one.
     fn members(&mut self, step: usize, blocks: &Blocks) -> Result<(), Reason> {
         let graph = self.graph;
         let mut made = Vec::new();
         for member in &blocks.members {
-            // A kernel looks through views by itself, but for those that it loads.
+            // A kernel sees through views itself, except those of loaded values.
             let read: SmallVec<[NodeId; 6]> = match &member.region {
                 Some(region) => region.loads.entities().map(|load| load.node).collect(),
                 None => graph[member.nodes[0]].args.iter().copied().collect(),
@@ -306,7 +307,7 @@ impl<'g> Builder<'g> {
         Ok(())
     }
 
-    /// Makes the views between an inner value and `node`, which the group had done without, unless they are made.
+    /// Adds the views between an inner value and `node`, which the group did not need, unless they exist already.
     fn views_of_inner(&mut self, blocks: &Blocks, node: NodeId, made: &mut Vec<NodeId>) {
         let graph = self.graph;
         let Some(root) = same_elements(graph, node).filter(|&root| root != node) else { return };
@@ -322,7 +323,7 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Where a group finds a value: what `node` is a view of may be known to the group alone.
+    /// Where a group finds a value; `node` may be a view of an inner value.
     fn place(&mut self, blocks: &Blocks, node: NodeId) -> ValueLocation {
         let root = same_elements(self.graph, node);
         let inner = blocks.inner.iter().position(|&(inner, _)| Some(inner) == root);
@@ -334,7 +335,7 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// A kernel, behind a prologue if it has values that few loops decide.
+    /// Adds a kernel, after a prologue if some of its values depend on few loops.
     fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
         if !may_hoist(region) {
@@ -382,7 +383,7 @@ impl<'g> Builder<'g> {
     }
 }
 
-/// Puts a release behind the last use of every slot that is not an output.
+/// Adds a release after the last use of every slot that is not an output.
 fn with_releases(
     actions: Vec<Action>,
     kernels: &[usize],

@@ -1,9 +1,9 @@
 //! Runs that count the bytes they move.
 //!
-//! Every kernel runs in the reference interpreter, which tells of each element that it reads or writes; a byte that a
-//! kernel touches more than once counts once. Products and routines are procedures on whole operands: what they touch are
-//! the elements of these. Inputs are copied first, so nothing else sees the run. It is slow, and the results have the
-//! bits of [`Executable::run`]. What is on a GPU is copied to the host, counted there by the kernels of the plan, and copied back.
+//! Every kernel runs in the reference interpreter, which reports each element that it reads or writes. A byte that a
+//! kernel accesses several times counts once. For products and routines, the elements of their operands count. Inputs
+//! are copied first, so the run has no side effects. It is slow, and the results have the bits of [`Executable::run`].
+//! Arrays on a GPU are copied to the host, counted there with the kernels of the plan, and copied back.
 
 use super::action::{Action, Slots};
 use super::array::Array;
@@ -25,10 +25,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 impl Executable {
-    /// As [`Executable::run`], with what each kernel moved.
+    /// Like [`Executable::run`], and returns what each kernel moved.
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// As for [`Executable::run`].
     pub fn run_counted(&self, inputs: &[&Array]) -> Result<(SmallVec<[Array; 2]>, Vec<Traffic>)> {
         match &self.on_device {
             Some(on_device) => on_device.check(&self.schedule, inputs)?,
@@ -47,7 +47,8 @@ impl Executable {
         let given: Vec<&Array> = copies.iter().collect();
         let mut slots = self.schedule.slots(&given);
         let mut all = Vec::new();
-        // What a kernel's prologue hands on stays in a cache; nobody else has that memory before the kernel is done.
+        // What a kernel gets from its prologue stays in a cache. No other action has that memory before the kernel is
+        // done.
         let mut handed_on: Vec<(usize, usize)> = Vec::new();
         for (action, &kernel) in self.schedule.actions.iter().zip(&self.schedule.kernels) {
             let mut touched = Touched::default();
@@ -85,10 +86,10 @@ impl Executable {
             Traffic { kernel, read: count(&touched.read), written: count(&touched.written) }.add(&mut all);
         }
         let mut results = self.schedule.results(&mut slots);
-        // By memory of results, what stands for it.
+        // The storages of results on the host, with their copies on the device.
         let mut there: Vec<[Shared<Storage>; 2]> = Vec::new();
         for result in &mut results {
-            // An output that is an input is the caller's.
+            // An output that is an input is returned as the caller's.
             let given = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage));
             // What was written in place was written to the copy.
             if let Some(index) = given.filter(|index| !self.schedule.rewritten.contains(index)) {
@@ -107,19 +108,19 @@ impl Executable {
     }
 }
 
-/// The bytes that a kernel touched, by memory.
+/// The bytes that a kernel accessed, by memory.
 #[derive(Default)]
 struct Touched {
     read: BTreeMap<usize, Marks>,
     written: BTreeMap<usize, Marks>,
 }
 
-/// The memory of an array, by its address.
+/// Identifies the memory of an array, by its address.
 fn memory(array: &Array) -> usize {
     array.storage.ptr() as usize
 }
 
-/// The first byte of an array in its memory.
+/// The offset of an array's first byte in its memory.
 fn first(array: &Array) -> usize {
     array.layout().offset * array.dtype().size()
 }
@@ -133,7 +134,7 @@ fn marks<'a>(side: &'a mut BTreeMap<usize, Marks>, array: &Array) -> &'a mut Mar
     side.entry(memory(array)).or_insert_with(|| Marks::new(0, array.storage.len()))
 }
 
-/// Marks elements of `sizes` at the strides of an array.
+/// Marks elements of `sizes` with the strides of an array.
 fn mark(side: &mut BTreeMap<usize, Marks>, array: &Array, sizes: &[usize]) {
     let (layout, size) = (array.layout(), array.dtype().size());
     let marks = marks(side, array);
@@ -159,14 +160,14 @@ impl Touched {
     fn routine(&mut self, op: Op, args: &[&Array], to: &Array) {
         let scatters = matches!(op.row().meaning, Meaning::Routine(Routine::Scatter(_)));
         for (position, arg) in args.iter().enumerate() {
-            // Of a source only the places that the index has too.
+            // Only as much of a source as the index has elements.
             let of = if scatters && position == 2 { args[1] } else { arg };
             mark(&mut self.read, arg, &of.layout().sizes);
         }
         mark(&mut self.written, to, &to.layout().sizes);
     }
 
-    /// What an index names is written, and read where something is added to it.
+    /// Elements at the indices are written, and read if something is added to them.
     fn writes_by_index(&mut self, write: Write, attrs: &[Attr], [to, index, source]: [&Array; 3]) {
         mark(&mut self.read, index, &index.layout().sizes);
         mark(&mut self.read, source, &index.layout().sizes);
@@ -202,7 +203,7 @@ impl Touched {
         self.interpret(launch, &operands, &outputs)
     }
 
-    /// Runs a kernel.
+    /// Runs a kernel in the interpreter.
     fn interpret(&mut self, launch: &Launch, operands: &[Option<Array>], outputs: &[Array]) -> Result<()> {
         if launch.is_idle {
             return Ok(());
@@ -223,7 +224,7 @@ impl Touched {
         outputs.iter().zip(&written).try_for_each(|(array, bytes)| put(array, bytes))
     }
 
-    /// A group in blocks as if there were one block: what is handed on lies in arrays of its own.
+    /// Runs a group in blocks as one block, whose inner values are arrays of their own.
     fn blocks(&mut self, run: &BlockRun, slots: &Slots<'_>) -> Result<()> {
         let mut scratch = Vec::new();
         for &bytes in &run.inner {
@@ -243,7 +244,7 @@ impl Touched {
                         let sizes = [run.batches, run.rows, columns];
                         TensorType::contiguous(*dtype, &sizes[3 - right.layout().rank()..])
                     };
-                    // What the group made is dense, and need not have the shape of a matrix.
+                    // A value of the group is dense, and need not have the shape of a matrix.
                     let is_own = self.written.contains_key(&memory(&left));
                     let dense = Layout::contiguous(&matrices(*k).sizes);
                     let left = if is_own { Array { dtype: *dtype, layout: dense.into(), ..left } } else { left };
@@ -258,7 +259,7 @@ impl Touched {
                 }
             }
         }
-        // What the group wrote is in the cache when it is read, and what it hands on never leaves it.
+        // What the group wrote is cached when it is read, and its inner values never leave the cache.
         self.read.retain(|memory, _| !self.written.contains_key(memory));
         let inner: Vec<usize> = scratch.iter().map(memory).collect();
         self.written.retain(|memory, _| !inner.contains(memory));
@@ -266,7 +267,7 @@ impl Touched {
     }
 }
 
-/// Notes what the interpreter touches.
+/// Marks what the interpreter accesses.
 struct Watcher<'a> {
     touched: RefCell<&'a mut Touched>,
     kernel: &'a Kernel,

@@ -1,8 +1,8 @@
-//! Executables: planned graphs as steps that run.
+//! Executables: planned graphs as lists of actions that run.
 //!
 //! An executable belongs to one set of shapes; its kernels are shared by all shapes through the kernel cache. Values
-//! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
-//! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
+//! are in slots. A slot is released after its last use, so its memory returns to the allocator and serves the next
+//! action. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
 use super::action::{SlotValue, Slots};
 use super::array::Array;
@@ -18,16 +18,16 @@ use crate::ir::TensorType;
 use smallvec::{SmallVec, smallvec};
 use std::sync::OnceLock;
 
-/// A graph that runs.
+/// A planned graph that can run.
 pub struct Executable {
     pub(super) schedule: Schedule,
-    /// By input, a layout that was found to have the extents of its type: most calls bring the same one again.
+    /// Per input, a layout that was found to match its type. Most calls bring the same one again.
     pub(super) seen: Vec<OnceLock<SharedLayout>>,
-    /// Reasons why a tier was not taken, by step of the plan.
+    /// Reasons why tiers declined, by step of the plan.
     pub declined: Vec<(usize, Reason)>,
     /// Kernels of the plan that write in place, and where.
     pub in_place: Vec<(usize, InPlace)>,
-    /// How it runs with less ado, if it is one kernel.
+    /// The shorter way to run it, if it is one kernel.
     pub(super) single: Option<Single>,
     /// How it runs on a GPU, if it was built for one.
     pub(super) on_device: Option<DeviceExecutable>,
@@ -39,27 +39,26 @@ impl Executable {
         self.on_device.as_ref().map(DeviceExecutable::device)
     }
 
-    /// By kernel of the plan, why the GPU that it was built for does not run all of it.
+    /// By kernel of the plan, why its GPU does not run all of it.
     pub fn declined_on_device(&self) -> Vec<(usize, Reason)> {
         let Some(on_device) = &self.on_device else { return Vec::new() };
         let kernels = self.schedule.kernels.iter().enumerate();
         kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.declined(index)?))).collect()
     }
 
-    /// By kernel of the plan, what numerics did to its products, and to what follows them, on the GPU that it was built for.
+    /// By kernel of the plan, how products and epilogues are computed on its GPU.
     pub fn choices_on_device(&self) -> Vec<(usize, Choice)> {
         let Some(on_device) = &self.on_device else { return Vec::new() };
         let kernels = self.schedule.kernels.iter().enumerate();
         kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.choice(index)?))).collect()
     }
 
-    /// After how many runs on a stream the GPU that it was built for starts all kernels of a run as one CUDA graph, or why it
-    /// never does; `None` on the CPU.
+    /// After how many runs on a stream its GPU starts a run as one CUDA graph, or why it never does; `None` on the CPU.
     pub fn replay(&self) -> Option<Result<u32, Reason>> {
         self.on_device.as_ref().map(DeviceExecutable::replay)
     }
 
-    /// How it runs as the one kernel that it is.
+    /// The shorter way to run it, if it is one kernel.
     #[inline]
     pub fn single(&self) -> Option<&Single> {
         self.single.as_ref()
@@ -75,7 +74,7 @@ impl Executable {
         self.schedule.launches_by_kernel()
     }
 
-    /// Has every launch take the code that it would take once it is called often.
+    /// Makes every launch use the code that it would get once it is called often.
     pub fn warm(&self) {
         if self.on_device.is_some() {
             return;
@@ -85,11 +84,11 @@ impl Executable {
         }
     }
 
-    /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ. Those that it
+    /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ. Inputs that it
     /// [writes to](Executable::rewritten) share no memory with others.
     ///
     /// # Errors
-    /// Inputs of other types or without data, out of memory, or an index outside its dimension.
+    /// If inputs have other types or no data, there is not enough memory, or an index is out of range.
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
         if let Some(on_device) = &self.on_device {
             return on_device.run(&self.schedule, inputs, None);
@@ -110,17 +109,17 @@ impl Executable {
         Ok(self.schedule.results(&mut slots))
     }
 
-    /// The inputs that it writes to, whose new values are outputs that lie there.
+    /// The inputs that it writes to. Their new values are outputs in the same memory.
     pub fn rewritten(&self) -> &[usize] {
         &self.schedule.rewritten
     }
 
-    /// As [`Executable::run`], but the only output is written to `target`, which has exactly its type. An input may
-    /// share the target's storage if [`Executable::works_in_place`] and it has the target's layout, or if it is read
-    /// by no kernel that writes the target.
+    /// Like [`Executable::run`], but writes the only output to `target`, which has exactly its type. An input may share
+    /// the target's storage if [`Executable::works_in_place`] and it has the target's layout, or if no kernel that
+    /// writes the target reads it.
     ///
     /// # Errors
-    /// As [`Executable::run`], or if a slice of the target is borrowed.
+    /// As for [`Executable::run`], or if a slice of the target is borrowed.
     pub fn run_into(&self, inputs: &[&Array], target: &Array) -> Result<()> {
         if let Some(on_device) = &self.on_device {
             return on_device.run(&self.schedule, inputs, Some(target)).map(|_| ());
@@ -136,8 +135,8 @@ impl Executable {
         self.perform(&mut slots)
     }
 
-    /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
-    /// output may lie where an input lies.
+    /// Whether it is one kernel that reads every element of an operand where it writes it, so that the output may be in
+    /// the memory of an input.
     pub fn works_in_place(&self) -> bool {
         self.schedule.works_in_place()
     }
@@ -159,7 +158,7 @@ impl Executable {
         Err(self.schedule.other_types(Device::CPU, inputs))
     }
 
-    /// Every action in order; the locks of the inputs are held.
+    /// Runs every action in order. The locks of the inputs are held.
     fn perform(&self, slots: &mut Slots<'_>) -> Result<()> {
         self.schedule.actions.iter().try_for_each(|action| action.run(slots))
     }

@@ -1,7 +1,7 @@
-//! The bytes of a memory that strided walks reach, each counted once.
+//! Counts the bytes of a memory that strided accesses reach, each once.
 //!
-//! A walk that reaches no byte twice is counted by multiplication, and so are walks that keep clear of each other. Only
-//! walks that overlap are marked byte by byte. Nothing here reads memory.
+//! A walk that reaches no byte twice is counted by multiplication, and so are walks that do not overlap. Only walks
+//! that may overlap are marked byte by byte. Nothing here reads memory.
 
 use crate::ir::Layout;
 use smallvec::SmallVec;
@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Walk {
     base: usize,
-    /// Bytes that lie together at each place.
+    /// Contiguous bytes at each position.
     run: usize,
-    /// Size and stride of every loop, the largest stride first; no loop of one step, and none that stays in place.
+    /// Size and stride of every loop, the largest stride first, without loops of size 1 or stride 0.
     loops: SmallVec<[(usize, usize); 6]>,
 }
 
@@ -29,7 +29,7 @@ impl Walk {
         }
         kept.sort_unstable_by_key(|&(size, stride)| (std::cmp::Reverse(stride), size));
         let mut walk = Walk { base, run: unit, loops: SmallVec::new() };
-        // From the inside: loops whose steps lie behind each other are one.
+        // From the inside: contiguous loops are merged.
         while let Some((size, stride)) = kept.pop() {
             match walk.loops.first_mut() {
                 None if stride == walk.run => walk.run *= size,
@@ -46,12 +46,12 @@ impl Walk {
         Walk::new(layout.offset * unit, unit, loops)
     }
 
-    /// One past the last byte.
+    /// The end of the last byte.
     fn end(&self) -> usize {
         self.base + self.run + self.loops.iter().map(|&(size, stride)| (size - 1) * stride).sum::<usize>()
     }
 
-    /// Its bytes, if it reaches none of them twice.
+    /// The number of its bytes, if it reaches none of them twice.
     fn distinct(&self) -> Option<usize> {
         let mut reach = self.run;
         for &(size, stride) in self.loops.iter().rev() {
@@ -63,7 +63,7 @@ impl Walk {
         Some(self.run * self.loops.iter().map(|&(size, _)| size).product::<usize>())
     }
 
-    /// Calls `visit` with the start of every run.
+    /// Calls `visit` with the start of every contiguous run.
     fn each_run(&self, mut visit: impl FnMut(usize)) {
         let mut at: SmallVec<[usize; 6]> = SmallVec::from_elem(0, self.loops.len());
         let mut start = self.base;
@@ -83,7 +83,7 @@ impl Walk {
     }
 }
 
-/// Bytes, each there or not.
+/// A bit per byte of a range.
 pub(super) struct Marks {
     first: usize,
     marked: Vec<bool>,
@@ -91,7 +91,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// No byte of a range.
+    /// A range without marks.
     pub(super) fn new(first: usize, end: usize) -> Marks {
         Marks { first, marked: vec![false; end - first], count: 0 }
     }
@@ -104,20 +104,20 @@ impl Marks {
         }
     }
 
-    /// How many bytes are marked.
+    /// The number of marked bytes.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 }
 
-/// The bytes that walks through one memory reach.
+/// The number of bytes that walks through one memory reach.
 pub(super) fn distinct(walks: &[Walk]) -> usize {
     let mut walks: SmallVec<[&Walk; 8]> = walks.iter().collect();
     walks.sort_by_key(|walk| (walk.base, std::cmp::Reverse(walk.end())));
     walks.dedup();
     let (mut total, mut rest) = (0, &walks[..]);
     while let Some(first) = rest.first() {
-        // Walks whose ranges touch are looked at together.
+        // Walks whose ranges overlap are counted together.
         let (mut n_together, mut end) = (1, first.end());
         while let Some(next) = rest.get(n_together).filter(|next| next.base < end) {
             end = end.max(next.end());
@@ -135,7 +135,7 @@ pub(super) fn distinct(walks: &[Walk]) -> usize {
     total
 }
 
-/// The bytes of a walk without gaps that reaches up to `end`, and so covers all that begins behind it.
+/// The bytes of a walk without gaps that reaches up to `end`, and so covers all walks that start after it.
 fn covering(walk: &Walk, end: usize) -> Option<usize> {
     (walk.loops.is_empty() && walk.end() == end).then_some(walk.run)
 }

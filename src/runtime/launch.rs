@@ -1,6 +1,6 @@
-//! One kernel of an executable, with everything that does not change between calls.
+//! One kernel of an executable, with everything that is the same for all calls.
 //!
-//! Nothing here locks or allocates: who starts a launch vouches for the memory that it reads and writes.
+//! Nothing here locks or allocates: the caller of a launch is responsible for the memory that it reads and writes.
 
 use super::array::Array;
 use crate::codegen::Pointers;
@@ -12,33 +12,33 @@ use crate::ir::entity::entity_id;
 use smallvec::SmallVec;
 
 entity_id! {
-    /// Names a slot, which holds a value while an executable runs; prints as `s7`.
+/// The number of a slot, which holds a value while an executable runs.
     pub(super) struct Slot(u32) = "s";
 }
 
-/// A kernel launch with everything that does not change between calls.
+/// A kernel launch, with everything that is the same for all calls.
 pub struct Launch {
-    /// What runs it.
+    /// The code.
     pub code: Code,
     /// The kernel and its loops.
     pub lowered: Lowered,
     pub(super) operands: SmallVec<[Option<Slot>; 6]>,
     pub(super) outputs: SmallVec<[Slot; 2]>,
-    /// The op that an index outside its dimension is blamed on, if the kernel gathers.
+    /// The op that gathers, for errors about its indices.
     pub(super) gathers: Option<Op>,
-    /// Whether there is nothing to write. Its operands may then have no memory to read from.
+    /// Whether there is nothing to write. Then its operands may have no memory.
     pub(super) is_idle: bool,
 }
 
-/// What a kernel that runs without steps comes to: an error is one word, so that the result comes back in registers.
+/// A result whose error is one word, so that it is returned in registers.
 pub type BoxedResult<T> = std::result::Result<T, Box<Error>>;
 
 impl Launch {
-    /// Runs the kernel on the operands that lie in slots and on outputs.
+    /// Runs the kernel on the arrays of its slots and on outputs.
     ///
     /// # Safety
-    /// Arrays and outputs have the types that the launch was made for; nobody writes the arrays, and nobody else uses
-    /// the outputs, until this returns.
+    /// Arrays and outputs have the types that the launch was made for. Until this returns, nothing writes the arrays,
+    /// and nothing else uses the outputs.
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
     #[inline]
     pub(super) unsafe fn start<'a>(&self, array: impl Fn(Slot) -> &'a Array, outputs: &[*mut u8]) -> Result<()> {
@@ -47,11 +47,12 @@ impl Launch {
         for slot in &self.operands {
             operands.push(pointer(slot));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         unsafe { self.start_at(&operands, outputs) }.map_err(|error| *error)
     }
 
-    /// As [`Launch::start`], on pointers to the first elements of its operands; one that is no memory has any.
+    /// Like [`Launch::start`], with pointers to the first elements of its operands. An operand that is not in memory
+    /// may have any pointer.
     ///
     /// # Safety
     /// As for [`Launch::start`].
@@ -63,18 +64,18 @@ impl Launch {
         }
         let Lowered { kernel, geometry, .. } = &self.lowered;
         let (running, pointers) = (self.code.next(kernel, geometry), Pointers { operands, outputs });
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         match unsafe { running.cut.run(&running.entry.compiled, geometry, pointers) } {
             Ok(()) => Ok(()),
             Err(error) => Err(Box::new(self.blamed(error))),
         }
     }
 
-    /// An error of the kernel as one of the op that gathers.
+    /// Turns an error of the kernel into one of the op that gathers.
     #[cold]
     pub(super) fn blamed(&self, error: Error) -> Error {
         match (error, self.gathers) {
-            // ATen has another class of error for `gather` than for its kin.
+            // ATen raises another class of error for `gather` than for related ops.
             (Error::OutOfRange { what, low, high, got, .. }, Some(Op::Gather)) => {
                 Error::argument("gather", format!("{what} {got} is out of bounds: it must be in {low}..={high}"))
             }

@@ -1,8 +1,8 @@
 //! How does a planned program run?
 //!
-//! An executable is a plan as a list of steps: kernels, views, matrix products, procedures on whole arrays, and memory that is
-//! taken and released between them. It belongs to one set of shapes. The floor knows arrays, but neither graphs that are being
-//! recorded nor tensors: what a call means is decided upstairs.
+//! An executable is a plan as a list of actions: kernels, views, matrix products, routines, and the memory that is
+//! allocated and released between them. It belongs to one set of shapes. This floor knows arrays, but no tensors and no
+//! graphs that are still recorded. The floors above decide what a call means.
 
 mod action;
 mod array;

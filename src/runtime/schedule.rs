@@ -1,6 +1,6 @@
 //! A planned graph as a list of actions: what runs in which order, and which slots hold inputs and outputs.
 //!
-//! It is data that the CPU and devices share: how an action runs, and where, is for those who read it.
+//! It is data that the CPU and devices share. Its readers decide how and where an action runs.
 
 use super::action::{Action, SlotValue, Slots};
 use super::array::Array;
@@ -13,19 +13,19 @@ use smallvec::SmallVec;
 /// The actions of an executable.
 pub(super) struct Schedule {
     pub(super) actions: Vec<Action>,
-    /// For each action the kernel of the plan that it belongs to; what only makes a view counts as the next one's.
+    /// Per action, the kernel of the plan that it belongs to. An action that only makes a view belongs to the next one.
     pub(super) kernels: Vec<usize>,
     pub(super) n_slots: usize,
     pub(super) inputs: Vec<Option<Slot>>,
     pub(super) input_types: Vec<TensorType>,
-    /// The slots of the outputs, and whether no later output is the same.
+    /// The slots of the outputs, and whether no later output has the same slot.
     pub(super) outputs: Vec<(Slot, bool)>,
-    /// The inputs that it writes to: their new values are outputs.
+    /// The inputs that it writes to. Their new values are outputs.
     pub(super) rewritten: Vec<usize>,
 }
 
 impl Schedule {
-    /// How many kernels of the plan it has.
+    /// The number of kernels of the plan.
     pub(super) fn n_kernels(&self) -> usize {
         self.kernels.iter().max().map_or(0, |last| last + 1)
     }
@@ -41,8 +41,8 @@ impl Schedule {
         actions.flat_map(|(action, &kernel)| action.launches().into_iter().map(move |launch| (kernel, launch)))
     }
 
-    /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
-    /// output may lie where an input lies.
+    /// Whether it is one kernel that reads every element of an operand where it writes it, so that the output may be in
+    /// the memory of an input.
     pub(super) fn works_in_place(&self) -> bool {
         if self
             .actions
@@ -58,7 +58,7 @@ impl Schedule {
         }
     }
 
-    /// The slots of a run that begins, with its inputs.
+    /// The slots at the start of a run, with its inputs.
     pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> Slots<'a> {
         let mut slots = Slots::empty(self.n_slots);
         for (slot, &input) in self.inputs.iter().zip(inputs) {
@@ -69,7 +69,7 @@ impl Schedule {
         slots
     }
 
-    /// The outputs, from where they lie.
+    /// The outputs, taken from their slots.
     pub(super) fn results(&self, slots: &mut Slots<'_>) -> SmallVec<[Array; 2]> {
         let take = |&(slot, is_last): &(Slot, bool)| match is_last {
             true => std::mem::replace(&mut slots[slot], SlotValue::Empty).into_array(),
@@ -78,10 +78,10 @@ impl Schedule {
         self.outputs.iter().map(take).collect()
     }
 
-    /// The inputs, those that it writes to as copies.
+    /// The inputs, with copies of those that it writes to.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub(super) fn apart(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 4]>> {
         let mut apart: SmallVec<[Array; 4]> = inputs.iter().map(|&input| input.clone()).collect();
         for &input in &self.rewritten {
@@ -90,7 +90,7 @@ impl Schedule {
         Ok(apart)
     }
 
-    /// The error of a run on `device` whose inputs have other types.
+    /// The error of a run on `device` with inputs of other types.
     #[cold]
     pub(super) fn other_types(&self, device: Device, inputs: &[&Array]) -> Error {
         let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();

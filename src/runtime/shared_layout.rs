@@ -1,8 +1,7 @@
 //! Layouts that arrays share.
 //!
-//! Results of calls that are made again and again have the same few layouts. The first different ones of a process are
-//! kept for good, so that handing one out touches no counter, which threads would take from each other; all others are
-//! counted references.
+//! Results of repeated calls have the same few layouts. The first different ones of a process are interned and never
+//! freed. So cloning one changes no reference count, which threads would contend for. All others are reference-counted.
 
 use crate::ir::Layout;
 use crate::ir::shape::same_extents;
@@ -10,10 +9,10 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Most layouts that are kept for good: about 120 bytes each.
+/// Most interned layouts: about 120 bytes each.
 const KEPT: usize = 1024;
 
-/// A layout that costs next to nothing to clone.
+/// A layout that is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SharedLayout(Shared);
 
@@ -24,7 +23,7 @@ enum Shared {
 }
 
 impl SharedLayout {
-    /// A layout that many arrays will have: kept for good while there is room.
+    /// A layout that many arrays will have: it is interned while there is room.
     pub(crate) fn frequent(layout: Layout) -> SharedLayout {
         static ALL: Mutex<Option<HashSet<&'static Layout>>> = Mutex::new(None);
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +39,7 @@ impl SharedLayout {
         SharedLayout(Shared::Kept(kept))
     }
 
-    /// The layout of a single element that is in no dim.
+    /// The layout of a 0-dim array.
     pub(crate) fn scalar() -> SharedLayout {
         static SCALAR: OnceLock<SharedLayout> = OnceLock::new();
         SCALAR.get_or_init(|| SharedLayout::frequent(Layout::default())).clone()
@@ -48,7 +47,7 @@ impl SharedLayout {
 }
 
 impl SharedLayout {
-    /// Where it lies, if it is kept for good: no other layout will ever lie there.
+    /// Its address if it is interned: no other layout will ever have it.
     #[inline]
     pub fn kept_address(&self) -> Option<usize> {
         match &self.0 {
@@ -57,13 +56,13 @@ impl SharedLayout {
         }
     }
 
-    /// Whether both are one, not only equal.
+    /// Whether both are the same object, and not only equal.
     #[inline]
     pub fn is(&self, other: &SharedLayout) -> bool {
         std::ptr::eq(&**self, &**other)
     }
 
-    /// Whether sizes and strides are the same, as they are of one that is shared.
+    /// Whether sizes and strides are equal, which is fast for a shared layout.
     #[inline]
     pub(crate) fn has_extents_of(&self, other: &SharedLayout) -> bool {
         let (one, other) = (&**self, &**other);

@@ -1,7 +1,7 @@
-//! Executables that are one kernel with one result: what most eager calls are.
+//! Executables that are one kernel with one result, as most eager calls are.
 //!
-//! Nothing is looked up while it runs: the memory of the result is taken, the operands are locked, and the kernel is
-//! started. [`Executable::run`](super::Executable::run) does the same by its list of actions.
+//! Nothing is looked up while it runs: it allocates the result, locks the operands, and starts the kernel.
+//! [`Executable::run`](super::Executable::run) does the same through its list of actions.
 
 use super::array::Array;
 use super::launch::{BoxedResult, Launch, Slot};
@@ -14,32 +14,32 @@ use std::sync::Arc;
 /// Most operands of such a kernel.
 const MAX_OPERANDS: usize = 8;
 
-/// Where operands begin that are no memory.
+/// The pointers of operands that are not in memory.
 const NO_POINTERS: [*const u8; MAX_OPERANDS] = [std::ptr::dangling(); MAX_OPERANDS];
 
-/// Stands for the argument of an operand that is no memory.
+/// Replaces the argument of an operand that is not in memory.
 const NO_ARGUMENT: u8 = u8::MAX;
 
-/// One kernel that makes one result of arguments.
+/// One kernel that computes one result from arguments.
 pub struct Single {
     launch: Arc<Launch>,
-    /// By operand of the kernel, the argument that it is.
+    /// Per operand of the kernel, its argument.
     operands: SmallVec<[u8; MAX_OPERANDS]>,
     dtype: DType,
-    /// Shared by all results.
+    /// The layout of all results.
     layout: SharedLayout,
     /// Bytes of the result.
     bytes: usize,
-    /// Whether a thread that waits for it does not wait long.
+    /// Whether it runs so shortly that writers may spin until it is done.
     is_short: bool,
 }
 
-/// Elements up to which a kernel is short: some microseconds.
+/// Most elements of a short kernel, which takes a few microseconds.
 const SHORT: usize = 1 << 14;
 
 impl Single {
-    /// A launch whose inputs lie in `inputs` and whose result is new memory of type `ty`; `None` if it needs more
-    /// than its inputs.
+    /// A launch whose inputs are in the slots `inputs` and whose result is new memory of type `ty`; `None` if it needs
+    /// more than its inputs.
     pub(super) fn new(launch: &Arc<Launch>, inputs: &[Option<Slot>], ty: &TensorType) -> Option<Single> {
         let argument = |slot: &Option<Slot>| match slot {
             None => Some(NO_ARGUMENT),
@@ -63,11 +63,11 @@ impl Single {
         })
     }
 
-    /// Runs on `n` arguments that have exactly the types of the inputs, and bytes on the CPU; `make` makes something of
-    /// the result.
+    /// Runs on `n` arguments that have exactly the types of the inputs, and bytes on the CPU. The result is passed to
+    /// `make`.
     ///
     /// # Errors
-    /// Out of memory, or what the kernel finds wrong with the elements.
+    /// Out of memory, or a fault of the kernel.
     #[inline]
     pub fn run<'a, T>(
         &self,
@@ -85,7 +85,7 @@ impl Single {
         };
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and `access`
-        // keeps writers out; the result was made above with the type of the graph's output, and nobody else knows it.
+        // keeps writers out. The result was made above with the type of the graph's output, and nothing else has it.
         unsafe {
             self.launch.start_at(&operands[..self.operands.len()], &[storage.ptr()])?;
         }
@@ -93,11 +93,11 @@ impl Single {
         Ok(make(Array { storage, dtype: self.dtype, layout: self.layout.clone() }))
     }
 
-    /// Runs on `n` arguments of which the first is the target: the result takes the place of its elements. They are as for
-    /// [`Single::run`], and one that shares the target's storage has its layout and dtype.
+    /// Runs on `n` arguments of which the first is the target: the result replaces its elements. The arguments are as
+    /// for [`Single::run`]. One that shares the target's storage has its layout and dtype.
     ///
     /// # Errors
-    /// As [`Single::run`], or if a slice of the target is borrowed.
+    /// As for [`Single::run`], or if a slice of the target is borrowed.
     #[inline]
     pub fn run_in_place<'a>(&self, n: usize, argument: impl Fn(usize) -> &'a Array) -> BoxedResult<()> {
         let target = argument(0);
@@ -107,8 +107,8 @@ impl Single {
         let access = Access::to_write(reads, [&**target.storage() as &Storage])?;
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and the target
-        // that of its output; `access` keeps everybody else away from the target and writers from the others. Operands
-        // in the target's storage lie exactly where it does, and only kernels that work in place are kept for this.
+        // that of its output. `access` locks the target exclusively and keeps writers out of the others. Operands in
+        // the target's storage have its layout, and only kernels that work in place are kept for this.
         unsafe {
             self.launch.start_at(&operands[..self.operands.len()], &[target.ptr()])?;
         }
@@ -116,8 +116,8 @@ impl Single {
         Ok(())
     }
 
-    /// Where the kernel's operands begin. Written in place: an array that is returned is copied in wider pieces than it was
-    /// written in, for which a processor waits.
+    /// Stores the addresses of the kernel's operands. It writes in place, because a returned array would be copied in
+    /// wider pieces than it was written in, which stalls the processor.
     #[inline(always)]
     fn point<'a>(&self, operands: &mut [*const u8; MAX_OPERANDS], argument: &impl Fn(usize) -> &'a Array) {
         for (pointer, index) in operands.iter_mut().zip(&self.operands) {

@@ -8,18 +8,18 @@ use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 impl Executable {
-    /// Runs as [`Executable::run`] does, and says how long each kernel of the plan took, with the memory that it takes
-    /// and gives back. What a view takes counts as the next kernel's. On a GPU the times are
-    /// those between points in the stream, and the host waits for the last of them.
+    /// Runs like [`Executable::run`], and returns the time of each kernel of the plan, including its allocations. The
+    /// time of a view counts as the next kernel's. On a GPU, the times are those between events in the stream, and the
+    /// host waits for the last one.
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// As for [`Executable::run`].
     pub fn run_timed(&self, inputs: &[&Array]) -> Result<Vec<Duration>> {
         if let Some(on_device) = &self.on_device {
             return on_device.run_timed(&self.schedule, inputs);
         }
         self.check(inputs)?;
-        // A run that is timed changes nothing.
+        // A timed run must not change its inputs.
         let apart = self.schedule.apart(inputs)?;
         let inputs: SmallVec<[&Array; 4]> = apart.iter().collect();
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));

@@ -1,9 +1,9 @@
-//! What a run moves through memory, from types alone.
+//! Predicts the memory traffic of a run from types alone.
 //!
-//! A kernel reads every byte once and writes every byte once, whatever caches do. Views are looked through, so a value and
-//! a view of it are the same bytes. Two things depend on what is given at run time and are estimated from above: an index
-//! counts as if it picked no element twice, and inputs as if they shared no memory. Rows that a group in blocks hands on
-//! in a core's cache are not counted. [`Executable::run_counted`] counts what is predicted here.
+//! A kernel reads every byte once and writes every byte once, whatever the caches do. Views are seen through, so a
+//! value and a view of it are the same bytes. Two things depend on the inputs, and are estimated from above: an index
+//! counts as if it picked no element twice, and inputs as if they shared no memory. Rows that a group in blocks passes
+//! on in a core's cache are not counted. [`Executable::run_counted`] measures what is predicted here.
 
 use super::action::Action;
 use super::blocks::{self, BlockRun, BlockStep};
@@ -28,7 +28,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Adds what an action moved to the list: one entry per kernel.
+    /// Adds what an action moved to a list with one entry per kernel.
     pub(super) fn add(self, all: &mut Vec<Traffic>) {
         match all.last_mut() {
             Some(last) if last.kernel == self.kernel => {
@@ -40,7 +40,7 @@ impl Traffic {
     }
 }
 
-/// Where the value of a slot lies: in the memory of another one, or in its own.
+/// The memory of a slot's value: that of another slot, or its own.
 #[derive(Clone)]
 struct SlotLocation {
     root: Slot,
@@ -55,11 +55,11 @@ impl SlotLocation {
     }
 }
 
-/// What is reached of one memory.
+/// What is accessed of one memory.
 #[derive(Default)]
 struct Reached {
     walks: Vec<Walk>,
-    /// Bytes that an index picks, and where from.
+    /// Bytes that an index picks, and from where.
     picked: usize,
     pools: Vec<Walk>,
 }
@@ -76,7 +76,7 @@ impl Reached {
 }
 
 impl Executable {
-    /// What each kernel moves, in the order in which they run.
+    /// The traffic of each kernel, in the order in which they run.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut reach = Reach { homes: SideTable::with_len(self.schedule.n_slots, || None), ..Reach::default() };
         for (slot, ty) in self.schedule.inputs.iter().zip(&self.schedule.input_types) {
@@ -95,10 +95,10 @@ impl Executable {
     }
 }
 
-/// By memory, what is reached of it.
+/// What is accessed, by memory.
 type Side = BTreeMap<Slot, Reached>;
 
-/// What an action reaches.
+/// What an action accesses.
 #[derive(Default)]
 struct Reach {
     homes: SideTable<Slot, Option<SlotLocation>>,
@@ -107,7 +107,7 @@ struct Reach {
 }
 
 impl Reach {
-    /// Takes an action in; whether it moves anything.
+    /// Adds an action. Returns whether it moves anything.
     fn action(&mut self, action: &Action) -> bool {
         match action {
             Action::Allocate(slot, ty) => self.homes[*slot] = Some(SlotLocation::own(*slot, ty)),
@@ -144,7 +144,7 @@ impl Reach {
         false
     }
 
-    /// All of a value.
+    /// Reads all of a value.
     fn reads(&mut self, slot: Slot) {
         let Some(SlotLocation { root, layout, dtype }) = &self.homes[slot] else { return };
         self.read.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
@@ -155,7 +155,7 @@ impl Reach {
         self.written.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
     }
 
-    /// What a kernel reaches of what lies in memory.
+    /// Adds what a kernel accesses in memory.
     fn launch(
         &mut self,
         launch: &Launch,
@@ -188,7 +188,7 @@ impl Reach {
         }
         for (index, (written, access)) in kernel.outputs.iter().zip(&geometry.outputs).enumerate() {
             let Some(home) = output(index).and_then(|slot| self.homes[slot].as_ref()) else { continue };
-            // What is known per row is stored once, also where a row has no elements.
+            // A row value is stored once, even if a row has no elements.
             let is_row = kernel.inst(written.value).level == Level::Row;
             let once = is_row && kernel.has_folds() && access.inner.iter().all(|&stride| stride == 0);
             let inner = if once { &[] } else { &geometry.inner[..] };
@@ -199,8 +199,8 @@ impl Reach {
         }
     }
 
-    /// A routine reads its operands whole and writes its result, but of a source it reads no more than the index has places
-    /// for, and it touches no more of what it writes in place.
+    /// A routine reads its operands whole and writes its result. But of a source, it reads at most as many elements as
+    /// the index has, and a write in place touches at most as many.
     fn routine(&mut self, op: Op, args: &[Slot], to: Slot) {
         let (&[into, index, source], Meaning::Routine(Routine::Scatter(write))) = (args, &op.row().meaning) else {
             self.writes(to);
@@ -226,7 +226,7 @@ impl Reach {
         self.read.entry(home.root).or_default().walks.extend(Walk::of_layout(&part, home.dtype.size()));
     }
 
-    /// As many elements of a value as an index has.
+    /// Adds as many elements of a value as an index has.
     fn picks(&mut self, of: Slot, index: Slot, side: impl FnOnce(&mut Reach) -> &mut Side) {
         let (Some(home), Some(index)) = (self.homes[of].clone(), &self.homes[index]) else { return };
         let bytes = index.layout.numel() * home.dtype.size();
@@ -252,7 +252,7 @@ impl Reach {
                 }
             }
         }
-        // What the group wrote is in the cache when it is read.
+        // What the group wrote is cached when it is read.
         let written: BTreeSet<Slot> = self.written.keys().copied().collect();
         self.read.retain(|root, _| !written.contains(root));
     }

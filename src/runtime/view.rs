@@ -7,7 +7,7 @@ use crate::ir::{Attr, DType, Layout, Meaning, Op};
 /// The view of an array that a view op makes.
 ///
 /// # Errors
-/// What the op says is wrong with its arguments, or a window that reaches past the storage.
+/// If the op rejects its arguments, or the view exceeds the storage.
 pub fn view(op: Op, attrs: &[Attr], array: &Array) -> Result<Array> {
     let (layout, dtype) = view_layout(op, attrs, &array.layout, array.dtype)?;
     if !matches!(op.row().meaning, Meaning::Window(_)) {
@@ -24,10 +24,10 @@ pub fn view(op: Op, attrs: &[Attr], array: &Array) -> Result<Array> {
     })
 }
 
-/// The layout and dtype that a view op makes of those of its input.
+/// The layout and dtype that a view op makes from those of its input.
 ///
 /// # Errors
-/// What the op says is wrong with its arguments.
+/// If the op rejects its arguments.
 #[inline]
 pub(super) fn view_layout(op: Op, attrs: &[Attr], layout: &Layout, dtype: DType) -> Result<(Layout, DType)> {
     match op.row().meaning {

@@ -164,7 +164,7 @@ fn out_of_range_indices_are_errors() {
             let (found, expected) = at(indices);
             let expected = expected.expect_err("the cpu says so").to_string();
             let (before, behind) = expected.split_once("index ").expect("it names the op first");
-            check(found, &[before, behind, "index (found on cuda:0 behind the call)"]);
+            check(found, &[before, behind, "index (reported asynchronously by cuda:0)"]);
         }
     });
 }

@@ -228,7 +228,7 @@ fn out_of_range_indices_are_reported_asynchronously() {
             let there = index.to_device(GPU).expect("there is a device");
             let expected = x.scatter_add(0, &index, &source).map(drop);
             assert!(expected.is_err());
-            let late = |error: Error| error.to_string().replace(" (found on cuda:0 behind the call)", "");
+            let late = |error: Error| error.to_string().replace(" (reported asynchronously by cuda:0)", "");
             let found =
                 there_x.scatter_add(0, &there, &there_source).map(|y| y.to_vec::<f32>().map(drop).map_err(late));
             assert_eq!(found, Ok(expected.map_err(late)), "{wrong}");

@@ -1,7 +1,6 @@
 //! Finds the single kernel that consumes a matrix product without reordering it: an epilogue candidate.
 //!
-//! Actions alone decide. Whether such a kernel can be computed where the product's sums are, is for `epilogue` and
-//! `epilogue_patterns` to say.
+//! The actions alone decide. Whether such a kernel can be an epilogue, `epilogue` and `epilogue_patterns` decide.
 
 use crate::ir::{Layout, TensorType};
 use crate::runtime::action::Action;
@@ -11,11 +10,11 @@ use crate::runtime::view::view_layout;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The only kernel that reads a product, and reads it as it lies in memory.
+/// The only kernel that reads a product, in the product's own order.
 pub(super) struct EpilogueCandidate {
-    /// The actions of views of it, which move no elements.
+    /// The actions of views of the product, which move no elements.
     pub(super) views: SmallVec<[usize; 1]>,
-    /// The kernel's action.
+    /// The action of the kernel.
     pub(super) kernel: usize,
     pub(super) launch: Arc<Launch>,
     /// The kernel's operand that is the product.
@@ -38,13 +37,13 @@ impl EpilogueCandidate {
 struct Use {
     /// The action of a kernel.
     kernel: usize,
-    /// Those of views in between, which do not move elements.
+    /// The actions of views in between, which move no elements.
     views: SmallVec<[usize; 1]>,
-    /// Where the kernel finds the value.
+    /// The slot where the kernel finds the value.
     value: Slot,
 }
 
-/// What uses the value of a dense type in a slot, if it is one kernel, and the value is not handed out.
+/// The only use of the dense value in a slot, if it is one kernel, and the value is no output.
 fn only_use(schedule: &Schedule, mut value: Slot, ty: &TensorType) -> Option<Use> {
     let (mut views, mut layout) = (SmallVec::new(), Layout::contiguous(&ty.sizes));
     loop {
@@ -72,7 +71,7 @@ fn only_use(schedule: &Schedule, mut value: Slot, ty: &TensorType) -> Option<Use
     }
 }
 
-/// Whether an action needs the value in a slot.
+/// Whether an action reads the value in a slot.
 fn reads(action: &Action, value: Slot) -> bool {
     match action {
         Action::Launch(launch) => launch.operands.contains(&Some(value)),

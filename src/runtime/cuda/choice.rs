@@ -1,14 +1,14 @@
-//! Who computes a product on a device: the whole policy, with a reason for each decision.
+//! Chooses how a product is computed on a device: the whole policy, with a reason for each decision.
 //!
-//! [`Numerics::Strict`](crate::Numerics::Strict) has the canonical order. With `Fast`, products of floats may be summed in another one, and then it is
-//! `OPFUSE_CUDA_PRODUCTS` that says who computes them, or a model of time ([`roofline`]) that compares
+//! [`Numerics::Strict`](crate::Numerics::Strict) demands the canonical order. With `Fast`, products of floats may have
+//! another one. Then `OPFUSE_CUDA_PRODUCTS` chooses, or a model of time ([`roofline`]) that compares
 //!
-//! - our kernel, on tensor cores where they are for the dtype, with any kernel behind it that can be its epilogue, and
-//! - cublasLt, with a kernel behind it that it computes itself ([`epilogue_patterns`]); what it does not is a pass of its own.
+//! - our kernel, on tensor cores where they support the dtype, with any candidate that can be its epilogue, and
+//! - cublasLt, with a candidate that it computes itself ([`epilogue_patterns`]); any other is a pass of its own.
 //!
-//! What cublasLt cannot do, or where it is not, our kernel does. A third way is asked for by `OPFUSE_CUDA_PRODUCTS=wgmma` alone, and on
-//! compute capability 9.0: our kernel for groups of four warps. The model knows nothing of it, since it never ran on a GPU; where it
-//! declines, our other kernel does it.
+//! Our kernel computes what cublasLt cannot, or where it is missing. `OPFUSE_CUDA_PRODUCTS=wgmma` asks for a third way,
+//! on compute capability 9.0: our kernel for groups of four warps. The model does not include it, because it never ran
+//! on a GPU. Where it declines, our other kernel computes the product.
 
 use super::candidate::EpilogueCandidate;
 use super::epilogue_patterns::{self, EpilogueMatch};
@@ -23,26 +23,28 @@ use crate::error::{LibraryLimit, Reason, WgmmaLimit};
 use crate::ir::{DType, Numerics};
 use std::time::Duration;
 
-/// How a product, or what follows it, is computed on a device, as far as [`Numerics`] have a say.
+/// How a product, or its epilogue, is computed on a device, as far as it depends on [`Numerics`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// In the canonical order, which has the bits of the CPU; why nothing faster was taken, where there is anything.
+    /// In the canonical order, with the bits of the CPU. The reason says why nothing faster was chosen.
     Canonical(Option<Reason>),
-    /// On tensor cores, whose sums of products of this dtype have bits of their own; why not by cublasLt.
+    /// On tensor cores, which have another order of sums for this dtype. The reason says why not by cublasLt.
     TensorCores(DType, Option<Reason>),
-    /// By groups of four warps, whose sums have bits of their own; why by single ones after all, where that is known.
+    /// By groups of four warps (`wgmma`), which have another order of sums. The reason says why single warps are used
+    /// after all, once that is known.
     Wgmma(DType, Option<Reason>),
-    /// By cublasLt, whose sums have bits of their own, too; why not as one kernel with what follows, where anything does.
+    /// By cublasLt, which has another order of sums, too. The reason says why it does not compute the epilogue, if
+    /// there is one.
     CublasLt(DType, Option<Reason>),
-    /// What follows a product: where its sums are, so that the product is not stored; why not by groups of four warps where those
-    /// were wanted, as far as it is known.
+    /// As the epilogue of our kernel, so that the product is not stored. The reason says why not by groups of four
+    /// warps where those were wanted, once that is known.
     Epilogue(Option<Reason>),
-    /// The same by cublasLt, which does not round in between.
+    /// As the epilogue of cublasLt, which does not round in between.
     CublasLtEpilogue,
 }
 
 impl Choice {
-    /// Why nothing faster was taken, where there is anything.
+    /// Why nothing faster was chosen, if there is anything faster.
     pub fn declined(&self) -> Option<&Reason> {
         match self {
             Choice::Canonical(reason)
@@ -54,7 +56,7 @@ impl Choice {
         }
     }
 
-    /// What is otherwise than on the CPU.
+    /// How it differs from the CPU.
     pub fn remark(&self) -> Option<String> {
         match self {
             Choice::Canonical(_) => None,
@@ -68,34 +70,32 @@ impl Choice {
                 let sum = if *dtype == DType::F64 { DType::F64 } else { DType::F32 };
                 Some(format!("cublasLt sums products of {dtype} in {sum}, in an order of its own"))
             }
-            Choice::Epilogue(_) => {
-                Some("it is computed where the sums of the matrix product are, which is not stored".into())
-            }
+            Choice::Epilogue(_) => Some("it is the epilogue of the matrix product, which is not stored".into()),
             Choice::CublasLtEpilogue => {
-                Some("cublasLt computes it of the sums of the matrix product, and rounds once, at the end".into())
+                Some("it is cublasLt's epilogue of the matrix product, and is rounded once, at the end".into())
             }
         }
     }
 }
 
-/// A product to be decided about.
+/// A product whose implementation is to be chosen.
 pub(super) struct ProductRequest<'a> {
     pub(super) device: Device,
     pub(super) numerics: Numerics,
     pub(super) shape: &'a ProductShape,
-    /// The kernel behind it, and whether that can be our kernel's epilogue.
+    /// The epilogue candidate, and whether it can be our kernel's epilogue.
     pub(super) candidate: Option<(&'a EpilogueCandidate, bool)>,
 }
 
-/// What was decided.
+/// The implementation that was chosen.
 pub(super) enum ProductDecision {
-    /// A kernel of ours, whose choice says which.
+    /// One of our kernels; the choice says which.
     Own(Choice),
-    /// cublasLt, with the kernel behind it if it is something to it.
+    /// cublasLt, with the candidate as its epilogue if it computes that.
     CublasLt(Choice, LibraryProduct, Option<EpilogueMatch>),
 }
 
-/// Whether cublasLt is one that sums products of a dtype faster, in an order of its own.
+/// Whether there is a faster order of sums for a dtype.
 fn may_be_fast(dtype: DType) -> bool {
     match dtype {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => true,
@@ -103,7 +103,7 @@ fn may_be_fast(dtype: DType) -> bool {
     }
 }
 
-/// How a product is computed.
+/// Chooses how a product is computed.
 pub(super) fn choose(request: &ProductRequest<'_>) -> ProductDecision {
     let &ProductShape { dtype, batch, m, n, .. } = request.shape;
     if !may_be_fast(dtype) || batch * m * n == 0 {
@@ -127,12 +127,12 @@ pub(super) fn choose(request: &ProductRequest<'_>) -> ProductDecision {
     }
 }
 
-/// Whether our kernel for tensor cores takes products of a dtype on a device.
+/// Whether our kernel for tensor cores computes products of a dtype on a device.
 pub(super) fn on_tensor_cores(device: Device, dtype: DType) -> bool {
     tensor_cores::takes(dtype) && architecture(device).is_ok_and(Architecture::has_tensor_cores)
 }
 
-/// Whether groups of four warps take a product, as far as its shape and strides tell.
+/// Checks whether groups of four warps can compute a product, from its shape and strides.
 ///
 /// # Errors
 /// The reason why not.
@@ -146,10 +146,10 @@ fn by_groups(request: &ProductRequest<'_>) -> Result<(), Reason> {
     wgmma::check(request.shape)
 }
 
-/// A product by cublasLt, as one with the kernel behind it or not.
+/// A product by cublasLt, with the candidate as its epilogue if possible.
 ///
 /// # Errors
-/// The reason why our kernel is to do it.
+/// The reason why our kernel computes it instead.
 fn of_library(request: &ProductRequest<'_>) -> Result<ProductDecision, Reason> {
     let is_forced = match debug::cuda_products() {
         Some(value @ ("own" | "wgmma")) => return Err(LibraryLimit::OtherChosen { value }.into()),
@@ -170,13 +170,13 @@ fn of_library(request: &ProductRequest<'_>) -> Result<ProductDecision, Reason> {
         Ok(ProductDecision::CublasLt(Choice::CublasLt(request.shape.dtype, apart), product, found))
     };
     match found {
-        // Of some dtypes it computes products alone.
+        // For some dtypes cublasLt computes products without epilogues only.
         Some(found) => taken(Some(found), None).or_else(|why| taken(None, Some(why))),
         None => taken(None, None),
     }
 }
 
-/// Whether cublasLt is the faster one, by the model.
+/// Checks whether cublasLt is faster, by the model.
 ///
 /// # Errors
 /// The reason why it is not.
@@ -188,7 +188,8 @@ fn is_faster(request: &ProductRequest<'_>, is_fused: bool) -> Result<(), Reason>
     Err(LibraryLimit::LibrarySlower { library: time(other), own: time(own) }.into())
 }
 
-/// Why a kernel behind a product of cublasLt is a pass of its own; ours may have been weighed against that.
+/// Why a candidate after a product of cublasLt is a pass of its own. Our kernel with an epilogue may have been weighed
+/// against that.
 fn apart(request: &ProductRequest<'_>, was_weighed: bool) -> Reason {
     if !was_weighed {
         return LibraryLimit::NoLibraryEpilogue.into();
@@ -197,7 +198,7 @@ fn apart(request: &ProductRequest<'_>, was_weighed: bool) -> Reason {
     Reason::ModelledSlower { together: own, apart: other }
 }
 
-/// Seconds that we take, and cublasLt, of whose product the kernel behind is a part or not.
+/// Modelled seconds of our kernel and of cublasLt, which computes the epilogue or not.
 fn modelled(request: &ProductRequest<'_>, is_fused: bool) -> [f64; 2] {
     let candidate = |(candidate, may_be_own): (&EpilogueCandidate, bool), who| {
         let is_fused = match who {

@@ -1,39 +1,39 @@
-//! What ran on GPUs and what did not: counted for the process, with the reasons.
+//! Counts of what ran on GPUs and what did not, for the whole process, with reasons.
 
 use crate::debug;
 use crate::error::Reason;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Something that ran on the host because the device has no code for it.
+/// Something that ran on the host, because the device has no code for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
     /// The op, or the ops of a kernel.
     pub what: String,
     /// Why.
     pub reason: Reason,
-    /// How often.
+    /// How often it ran.
     pub times: u64,
 }
 
 /// What ran since the start, or since [`reset_counts`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Kernels that were started, one by one or by a graph.
+    /// Kernels that were launched, one by one or by a CUDA graph.
     pub launches: u64,
-    /// Products that cublasLt was called for, with what follows them or not; its kernels are not counted above.
+    /// Calls of cublasLt, with an epilogue or without; its kernels are not counted above.
     pub cublaslt: u64,
-    /// CUDA graphs that were made: programs of several kernels that ran often.
+    /// CUDA graphs that were instantiated.
     pub graphs: u64,
-    /// Runs of programs that a graph started.
+    /// Runs that were one CUDA graph.
     pub replays: u64,
-    /// Kernels whose code was compiled.
+    /// Kernels that were compiled.
     pub compilations: u64,
-    /// What ran on the host, in the order in which it first did; the first thousand kinds of it.
+    /// What ran on the host, in the order of the first time; at most a thousand kinds.
     pub fallbacks: Vec<Fallback>,
 }
 
-/// Kinds of fallbacks that are told apart.
+/// Most kinds of fallbacks that are distinguished.
 const MAX_KINDS: usize = 1000;
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,7 @@ pub fn counts() -> Counts {
     Counts { launches, cublaslt, graphs, replays, compilations, fallbacks }
 }
 
-/// Begins counting anew.
+/// Resets all counts.
 pub fn reset_counts() {
     [&LAUNCHES, &CUBLASLT, &GRAPHS, &REPLAYS, &COMPILATIONS].iter().for_each(|count| count.store(0, Relaxed));
     FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -77,7 +77,7 @@ pub(super) fn compiled() {
     COMPILATIONS.fetch_add(1, Relaxed);
 }
 
-/// Counts a fallback, and prints one that is new if reasons are to be printed.
+/// Counts a fallback, and prints a new one if reasons are printed.
 pub(super) fn fell_back(what: &str, reason: &Reason) {
     let mut fallbacks = FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
     let is_it = |known: &&mut Fallback| known.what == what && known.reason == *reason;

@@ -1,4 +1,4 @@
-//! How each action of an executable runs on a device: decided once, from the types of its values.
+//! How each action of an executable runs on a device, decided once from the types of its values.
 
 use super::candidate::EpilogueCandidate;
 use super::choice::{Choice, ProductDecision, ProductRequest, choose, on_tensor_cores};
@@ -23,23 +23,23 @@ use smallvec::SmallVec;
 pub(super) enum DeviceAction {
     Launch(DeviceLaunch),
     Product(DeviceProduct),
-    /// A product that is computed in its epilogue.
+    /// A product that its epilogue computes.
     Deferred(Choice),
-    /// A view of one: the epilogue sees through it.
+    /// A view of such a product; the epilogue sees through it.
     Forward,
-    /// The epilogue, and the product with it.
+    /// An epilogue with its product.
     Epilogue(DeviceEpilogue),
     /// The same by cublasLt.
     LibraryEpilogue(Box<LibraryEpilogue>),
     Routine(Box<DeviceRoutine>),
-    /// On the host, and why.
+    /// It runs on the host, for this reason.
     Host(Reason),
-    /// It computes nothing.
+    /// Nothing has to be computed.
     Nothing,
 }
 
 impl DeviceAction {
-    /// By action.
+    /// The device action of each action.
     pub(super) fn of_actions(device: Device, numerics: Numerics, schedule: &Schedule) -> Vec<DeviceAction> {
         let mut slots: SideTable<Slot, Option<(DType, Layout)>> = SideTable::with_len(schedule.n_slots, || None);
         for (slot, ty) in schedule.inputs.iter().zip(&schedule.input_types) {
@@ -76,7 +76,7 @@ impl DeviceAction {
                     DeviceAction::Nothing
                 }
                 Action::Alias { op, attrs, from, to } => {
-                    // One that is no view is an error of the run.
+                    // An invalid view is an error of the run.
                     let view = |(dtype, layout): &(DType, Layout)| {
                         view_layout(*op, attrs, layout, *dtype).ok().map(|(layout, dtype)| (dtype, layout))
                     };
@@ -113,7 +113,7 @@ impl DeviceAction {
     }
 }
 
-/// Decides about a product and the kernel behind it; no kernel is part of two products.
+/// Decides about a product and its epilogue candidate. A kernel is the epilogue of one product at most.
 fn decide(device_actions: &mut [DeviceAction], schedule: &Schedule, product: usize, request: &ProductRequest<'_>) {
     let is_free = |candidate: &EpilogueCandidate| {
         matches!(device_actions[candidate.kernel], DeviceAction::Launch(_) | DeviceAction::Host(_))
@@ -151,7 +151,7 @@ fn decide(device_actions: &mut [DeviceAction], schedule: &Schedule, product: usi
     device_actions[candidate.kernel] = fused;
 }
 
-/// A value of a type, at the beginning of its memory.
+/// A dense value of a type, at the start of its memory.
 fn lying(ty: &TensorType) -> (DType, Layout) {
     (ty.dtype, Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 })
 }

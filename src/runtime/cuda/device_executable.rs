@@ -1,11 +1,11 @@
 #![allow(unsafe_code, reason = "answers for the arrays that kernels are started on")]
-//! The actions of an executable on a device.
+//! Runs the actions of an executable on a device.
 //!
-//! The executable is the one that runs on the CPU, with code of the vm; beside each launch lies how the device runs it, or the
-//! reason why it does not. Values of a run are memory of the device all the way.
+//! The executable is the one for the CPU, with code of the vm. For each action there is a [`DeviceAction`], or the
+//! reason why the host runs it. All values of a run are in device memory.
 //!
-//! A run that the host has no part in is a [`DeviceProgram`], made when memory of some alignments first comes. The others, and
-//! what finds no room for its memory in one piece, go action by action.
+//! A run without a part on the host is a [`DeviceProgram`], built when memory of its alignments first occurs. Other
+//! runs, and those whose memory cannot be allocated as one piece, go action by action.
 
 use super::choice::Choice;
 use super::device_action::DeviceAction;
@@ -34,20 +34,20 @@ use std::time::Duration;
 /// How the actions of an executable run on a device.
 pub(crate) struct DeviceExecutable {
     device: Device,
-    /// By action.
+    /// Per action.
     device_actions: Vec<DeviceAction>,
-    /// By input.
+    /// Per input.
     needs: SmallVec<[Need; 4]>,
-    /// What a run does, or why that is not known.
+    /// What a run does, or why that is unknown.
     outline: std::result::Result<Outline, Reason>,
-    /// Those that ran last, the last one last.
+    /// The programs that ran last, the most recent last.
     programs: Mutex<SmallVec<[ForAlignments; 1]>>,
 }
 
-/// A program, and the alignments of inputs, then of the target.
+/// A program, with the alignments of the inputs and of the target.
 type ForAlignments = (Alignments, Arc<DeviceProgram>);
 
-/// Programs that an executable keeps: one is enough but where inputs begin anywhere.
+/// Most programs that an executable keeps. One suffices unless inputs have various alignments.
 const MAX_PROGRAMS: usize = 8;
 
 impl DeviceExecutable {
@@ -69,7 +69,7 @@ impl DeviceExecutable {
         Some(reason.clone())
     }
 
-    /// What numerics did to an action, if it is a product or follows one.
+    /// How an action is computed, if it is a product or an epilogue.
     pub(crate) fn choice(&self, action: usize) -> Option<Choice> {
         match &self.device_actions[action] {
             DeviceAction::Product(product) => Some(product.choice()),
@@ -84,7 +84,7 @@ impl DeviceExecutable {
         }
     }
 
-    /// After how many runs on a stream all kernels of a run are started as one graph, or why they never are.
+    /// After how many runs on a stream a run is started as one CUDA graph, or why it never is.
     pub(crate) fn replay(&self) -> std::result::Result<u32, Reason> {
         match &self.outline {
             Err(reason) => Err(reason.clone()),
@@ -97,12 +97,12 @@ impl DeviceExecutable {
         }
     }
 
-    /// Runs on inputs of the types of the graph's inputs, those on the host being few elements that stand for numbers.
-    /// An only output is written to `target`, if there is one; an input that shares its storage lies exactly where it does,
-    /// and the executable works in place.
+    /// Runs on inputs with the types of the graph's inputs. Inputs on the host are a few elements that stand for
+    /// numbers. If there is a `target`, the only output is written to it. An input that shares the target's storage has
+    /// its layout, and the executable works in place.
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// As for [`Executable::run`].
     pub(crate) fn run(
         &self,
         schedule: &Schedule,
@@ -114,7 +114,7 @@ impl DeviceExecutable {
         let inputs = with_moved(inputs, &moved);
         let stream = Stream::current(self.device)?;
         let queue = cuda::machine()?.queue(&stream)?;
-        // Before anything of this run is done: what is told here is of work that was given before.
+        // Before the run starts: faults reported here are those of earlier work.
         queue.check()?;
         let reads = inputs.iter().map(|array| &**array.storage());
         let access = Access::to_write(reads, target.map(|target| &**target.storage() as &Storage))?;
@@ -134,10 +134,10 @@ impl DeviceExecutable {
         Ok(schedule.results(&mut slots))
     }
 
-    /// As [`Executable::run_timed`].
+    /// See [`Executable::run_timed`].
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// As for [`Executable::run`].
     pub(crate) fn run_timed(&self, schedule: &Schedule, inputs: &[&Array]) -> Result<Vec<Duration>> {
         self.check(schedule, inputs)?;
         let moved = self.moved(inputs)?;
@@ -159,7 +159,7 @@ impl DeviceExecutable {
         Ok(times)
     }
 
-    /// The inputs that are to be copied to the device, copied.
+    /// Copies those inputs to the device that have to be there.
     fn moved(&self, inputs: &[&Array]) -> Result<SmallVec<[Option<Array>; 4]>> {
         let moves = |array: &Array, need: &Need| array.device() != self.device && need.copies(array);
         let moved = |(&array, need): (&&Array, &Need)| {
@@ -168,7 +168,7 @@ impl DeviceExecutable {
         inputs.iter().zip(&self.needs).map(moved).collect()
     }
 
-    /// Runs it as a program; nothing if it is none, or there is no room. The locks of all operands are held.
+    /// Runs it as a program; `None` if there is none, or no memory for it. The locks of all operands are held.
     fn run_program(
         &self,
         schedule: &Schedule,
@@ -184,20 +184,20 @@ impl DeviceExecutable {
         let Some(program) = self.program(schedule, outline, inputs, target)? else { return Ok(None) };
         let memory = match program.memory(self.device, target.is_some()) {
             Ok(memory) => memory,
-            // In pieces, what is free may be enough; if not, that says so.
+            // In smaller pieces the free memory may suffice; otherwise that attempt reports the error.
             Err(Error::OutOfMemory { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         for array in inputs.iter().copied().chain(target) {
             array.storage().turn_to(stream)?;
         }
-        // SAFETY: inputs were checked to have the types of the graph's, and are on the device, like the target, which has the
-        // type of the output, or single elements that kernels alone need; the program is the one of their alignments, the run has locked them, and they were just ordered
-        // to the stream.
+        // SAFETY: inputs were checked to have the types of the graph's inputs. They are on the device, or single
+        // elements that only kernels read; the target is on the device and has the type of the output. The program is
+        // the one for their alignments, the run has locked them, and they were just ordered to the stream.
         unsafe { program.run(inputs, target, memory, stream, queue).map(Some) }
     }
 
-    /// The program for memory like that of these arrays, made now if it is new; nothing if there is none.
+    /// The program for the alignments of these arrays, built now if it is new; `None` if there is none.
     fn program(
         &self,
         schedule: &Schedule,
@@ -248,8 +248,8 @@ impl DeviceExecutable {
             }
             (Action::Product { left, right, to, ty }, DeviceAction::Product(on_device)) => {
                 let (left, right) = (slots[*left].array(), slots[*right].array());
-                // SAFETY: operands are arrays of the types of the graph, on the device of this executable, which the slots keep
-                // alive and the run has locked.
+                // SAFETY: operands are arrays of the types of the graph, on the device of this executable; the slots
+                // keep them alive and the run has locked them.
                 match unsafe { on_device.run(left, right, ty, stream)? } {
                     Ok(result) => slots[*to] = SlotValue::Owned(result),
                     Err(reason) => fallback::run(action, slots, self.device, &reason, access)?,
@@ -268,7 +268,7 @@ impl DeviceExecutable {
             (Action::Routine { args, to, .. }, DeviceAction::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
                 let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
-                // SAFETY: as for products; the result is memory that this run took for the step.
+                // SAFETY: as for products; the result is memory that this run allocated for the action.
                 unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? };
             }
             (_, DeviceAction::Host(reason)) => fallback::run(action, slots, self.device, reason, access)?,
@@ -289,10 +289,10 @@ impl DeviceExecutable {
         Ok(())
     }
 
-    /// Inputs have the types of the graph's, and are on the device or stand for numbers.
+    /// Checks that inputs have the types of the graph's inputs, and are on the device or stand for numbers.
     ///
     /// # Errors
-    /// If not.
+    /// If they do not.
     pub(crate) fn check(&self, schedule: &Schedule, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
             let few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= FEW;
@@ -305,10 +305,10 @@ impl DeviceExecutable {
     }
 }
 
-/// Elements of what may come from the host with each run: numbers, and keys of random draws.
+/// Most elements that may come from the host with each run: numbers, and keys of random draws.
 const FEW: usize = 2;
 
-/// Inputs, of which some were copied.
+/// The inputs, with copies in place of those that were moved.
 fn with_moved<'a>(inputs: &[&'a Array], moved: &'a [Option<Array>]) -> SmallVec<[&'a Array; 8]> {
     inputs.iter().zip(moved).map(|(&input, moved)| moved.as_ref().unwrap_or(input)).collect()
 }
@@ -318,9 +318,9 @@ fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &Slots<'_>, stream: &
     let operands: SmallVec<[Option<&Array>; 8]> =
         launch.operands.iter().map(|slot| slot.map(|slot| slots[slot].array())).collect();
     let outputs: SmallVec<[&Array; 4]> = launch.outputs.iter().map(|&slot| slots[slot].array()).collect();
-    // SAFETY: operands are arrays of exactly the types the accesses were made from, on the device of this executable or
-    // single elements of inputs, which the slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
-    // knows them yet, or are locked for writing.
+    // SAFETY: operands are arrays of exactly the types the accesses were made from, on the device of this executable,
+    // or single elements of inputs. The slots keep them alive and the run has locked them. Outputs were allocated by
+    // this run for this launch, so nothing else has them yet, or are locked for writing.
     unsafe { on_device.start(&launch.lowered, &operands, &outputs, stream, &queue) }
 }
 

@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "starts products on addresses of a device")]
-//! Kernels that are computed where the sums of a product are: the product is never stored.
+//! Kernels that are epilogues of our products, so that the product is never stored.
 //!
-//! A pair is found when an executable is made for a device (`candidate`). The product's operands are kept until the kernel's turn comes,
-//! since only then there is memory for its outputs, and its other operands are known.
+//! Pairs are found when an executable is built for a device (`candidate`). The product's operands are kept until the
+//! kernel's action, because only then its outputs have memory and its other operands are known.
 
 use super::candidate::EpilogueCandidate;
 use super::counts;
@@ -33,12 +33,12 @@ pub(super) struct DeviceEpilogue {
     /// The kernel's operand that is the product.
     slot: usize,
     sums: Sums,
-    /// Why what was met was nothing for groups of four warps, if anything was.
+    /// Why groups of four warps declined, if they did for some memory.
     declined: OnceLock<Reason>,
     ready: Mutex<ByAlignments>,
 }
 
-/// Which kernel's sums the epilogue is computed of.
+/// The kernel that the epilogue belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sums {
     /// That of `tensor_cores`.
@@ -47,27 +47,27 @@ pub(super) enum Sums {
     Groups,
 }
 
-/// What is ready, by the alignments of the kernel's accesses, then of the product's operands.
+/// What was prepared, by the alignments of the kernel's accesses and of the product's operands.
 type ByAlignments = SmallVec<[(Alignments, Arc<PreparedEpilogue>); 1]>;
 
-/// What is launched on memory of some alignments.
+/// A launch for memory of some alignments.
 pub(super) struct PreparedEpilogue {
-    /// The addresses are to be added.
+    /// The argument buffer, without addresses.
     pub(super) argument: Vec<u64>,
-    /// Maps among them, to be made then.
+    /// Its tensor maps, which are made once the addresses are known.
     pub(super) maps: SmallVec<[TileMap; 2]>,
-    /// Where the addresses of the kernel's accesses go, and those of the product's operands.
+    /// The words for the addresses of the kernel's accesses, then of the product's operands.
     pub(super) places: SmallVec<[usize; 8]>,
     pub(super) step: Step,
     pub(super) functions: Arc<Functions>,
 }
 
-/// What every address of a launch is a multiple of, whatever is known of it.
+/// The alignments that every address of a launch has.
 fn smallest(launch: &Launch) -> Alignments {
     launch.lowered.kernel.dtypes().map(|dtype| dtype.size()).chain([2, 2]).collect()
 }
 
-/// The kernel behind a product of that shape as its epilogue, and the alignments of the product's memory.
+/// The candidate of a product of that shape as its epilogue, with the least alignments.
 fn plan(
     launch: &Launch,
     slot: usize,
@@ -80,20 +80,20 @@ fn plan(
 }
 
 impl DeviceEpilogue {
-    /// Whether the kernel behind a product of that shape can be its epilogue.
+    /// Whether the candidate of a product of that shape can be its epilogue.
     pub(super) fn is_possible(candidate: &EpilogueCandidate, shape: &ProductShape) -> bool {
         plan(&candidate.launch, candidate.slot, shape, &smallest(&candidate.launch))
             .and_then(|(_, alignments)| TensorPlan::new(shape, alignments))
             .is_ok()
     }
 
-    /// The kernel behind a product, which can be its epilogue.
+    /// The candidate of a product as its epilogue, which is possible.
     pub(super) fn new(candidate: &EpilogueCandidate, sums: Sums) -> DeviceEpilogue {
         let (launch, slot) = (candidate.launch.clone(), candidate.slot);
         DeviceEpilogue { launch, slot, sums, declined: OnceLock::new(), ready: Mutex::default() }
     }
 
-    /// Why groups of four warps were not taken where they were wanted, if anything is known of that by now.
+    /// Why groups of four warps declined where they were wanted, once that is known.
     pub(super) fn declined(&self) -> Option<&Reason> {
         self.declined.get()
     }
@@ -103,21 +103,21 @@ impl DeviceEpilogue {
         self.slot
     }
 
-    /// Whether an access of the kernel, operands first, is memory; the product is none.
+    /// Whether an access of the kernel, operands first, is in memory; the product is not.
     pub(super) fn is_memory(&self, access: usize) -> bool {
         let operands = &self.launch.lowered.kernel.operands;
         access != self.slot && operands.get(access).is_none_or(|operand| operand.source == Source::Memory)
     }
 
-    /// Starts both as one on a stream whose handle is `queue`; operands of the kernel that are no memory, and the product, are
-    /// `None`.
+    /// Starts both as one on a stream whose handle is `queue`. The product, and operands of the kernel that are not in
+    /// memory, are `None`.
     ///
     /// # Errors
     /// If the code cannot be made, or the device fails.
     ///
     /// # Safety
-    /// Arrays are on the device, those of the kernel's operands maybe single elements of the host, and have the types of the
-    /// graph; the caller keeps everybody else from writing to operands, and from using outputs, until this returns.
+    /// Arrays are on the device, or are single elements of the host as operands of the kernel, and have the types of
+    /// the graph. Until this returns, the caller lets nothing else write the operands or use the outputs.
     pub(super) unsafe fn start(
         &self,
         factors: [&Array; 2],
@@ -137,25 +137,26 @@ impl DeviceEpilogue {
         let mut argument: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.argument);
         for (access, (&place, array)) in ready.places.iter().zip(&arrays).enumerate() {
             if let Some(array) = array.filter(|_| self.is_memory(access)) {
-                // SAFETY: the caller's promise.
+                // SAFETY: passed on from the caller.
                 argument[place] = argument[place].wrapping_add(unsafe { word(array) });
             }
         }
         maps::make(&mut argument, &ready.maps)?;
-        // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made for; all
-        // of it was ordered to this stream, and memory that is given back stays as it is until the stream has come past.
+        // SAFETY: the argument buffer is that of the source's plan, with the addresses of arrays of the types it was
+        // made for. All of them were ordered to this stream, and freed memory is not reused before the stream has
+        // passed this point.
         unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &argument)? };
         counts::launched(1);
         Ok(())
     }
 
-    /// The shape of the product, whose operands lie so and have that dtype.
+    /// The shape of the product, for operands with these layouts and that dtype.
     pub(super) fn shape(&self, factors: [&Layout; 2], dtype: DType) -> ProductShape {
         shape(factors, dtype, self.launch.lowered.kernel.operands[self.slot].dtype)
     }
 
-    /// What is launched for a product of that shape, which is always the same, on memory of such alignments: of the kernel's
-    /// accesses, operands first, then of the product's operands.
+    /// Prepares the launch for a product of that shape, which is always the same, and for memory of these alignments:
+    /// of the kernel's accesses, operands first, then of the product's operands.
     ///
     /// # Errors
     /// If the code cannot be made.
@@ -184,7 +185,7 @@ impl DeviceEpilogue {
         Ok(ready)
     }
 
-    /// The product with its epilogue, by the kernel that takes it.
+    /// The product with its epilogue, by the kernel that supports it.
     fn planned(
         &self,
         epilogue: &EpiloguePlan,

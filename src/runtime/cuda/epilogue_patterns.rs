@@ -1,7 +1,7 @@
-//! The epilogues that cublasLt computes itself: a bias per column, `relu`, and `gelu` by its tanh formula.
+//! The epilogues that cublasLt computes itself: a bias per column, `relu`, and `gelu` with `tanh`.
 //!
-//! A kernel is compared with those that the compiler makes of these ops, so a new way of writing a body needs no change here.
-//! What is compared are expressions: numbers of registers and of operands do not matter.
+//! A kernel is compared with those that the compiler makes of these ops. So a new way of writing a body needs no change
+//! here. Expressions are compared: the numbers of registers and of operands do not matter.
 
 use super::candidate::EpilogueCandidate;
 use super::memo::Memo;
@@ -18,17 +18,17 @@ use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A kernel after a product as an epilogue of cublasLt.
+/// A kernel that is an epilogue of cublasLt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EpilogueMatch {
     pub(super) epilogue: LtEpilogue,
-    /// The dtype of what is stored in the end.
+    /// The dtype of the stored result.
     pub(super) result: DType,
-    /// The kernel's operand that has a number per column.
+    /// The kernel's operand with a number per column.
     pub(super) bias: Option<usize>,
 }
 
-/// The epilogue of cublasLt that a candidate is after a product of that shape, if it is one.
+/// The epilogue of cublasLt that the candidate of a product of that shape is, if it is one.
 pub(super) fn matching(candidate: &EpilogueCandidate, shape: &ProductShape) -> Option<EpilogueMatch> {
     let (kernel, geometry) = (&candidate.launch.lowered.kernel, &candidate.launch.lowered.geometry);
     let bias = match kernel.operands.len() {
@@ -54,7 +54,7 @@ pub(super) fn matching(candidate: &EpilogueCandidate, shape: &ProductShape) -> O
     Some(EpilogueMatch { epilogue, result, bias })
 }
 
-/// Whether the only result lies as the product does, element by element.
+/// Whether the only result has the layout of the product.
 fn is_stored_there(kernel: &Kernel, geometry: &Geometry, slot: usize) -> bool {
     let ([output], [access]) = (&kernel.outputs[..], &geometry.outputs[..]) else { return false };
     let (product, stored) = (&geometry.operands[slot], output.dtype.size());
@@ -64,30 +64,30 @@ fn is_stored_there(kernel: &Kernel, geometry: &Geometry, slot: usize) -> bool {
     access.base == 0 && same
 }
 
-/// Whether an operand has the numbers of columns, side by side; loops come in the order of the product's memory.
+/// Whether an operand is a dense row of numbers per column; loops are in the order of the product's memory.
 fn is_per_column(kernel: &Kernel, geometry: &Geometry, bias: usize, shape: &ProductShape) -> bool {
     let (operand, access) = (kernel.operands[bias], &geometry.operands[bias]);
     let sizes = geometry.rows.iter().chain(&geometry.inner).rev();
     let strides = access.rows.iter().chain(&access.inner).rev();
     let mut within = 1;
     let follows = sizes.zip(strides).filter(|(size, _)| **size != 1).all(|(&size, &stride)| {
-        // A loop is inside of rows or over rows, never both.
+        // A loop is either inside of rows or over rows.
         let expected = if within < shape.n { within * operand.dtype.size() } else { 0 };
         within *= size;
         stride == expected && (within <= shape.n || expected == 0)
     });
-    // A single number may be one of the host.
+    // A single number may be on the host.
     follows && shape.n > 1 && operand.source == Source::Memory && access.base == 0 && access.gather.is_none()
 }
 
-/// A kernel that computes a epilogue of its operand `product`, and of another one with a number per column if there is one.
+/// A kernel that computes an epilogue of its operand `product`, and of another operand with a bias if there is one.
 struct Pattern {
     epilogue: LtEpilogue,
     kernel: Kernel,
     product: usize,
 }
 
-/// Those of products of a dtype whose results are stored as another, which is narrower if it is not the same.
+/// The patterns for products of one dtype whose results are stored as another, which is the same or narrower.
 fn patterns(dtypes: [DType; 2]) -> Arc<Vec<Pattern>> {
     static PATTERNS: Memo<[DType; 2], Arc<Vec<Pattern>>> = Memo::new(DType::ALL.len());
     PATTERNS.get(dtypes, |&dtypes| Ok(Arc::new(all_of(dtypes)?))).unwrap_or_default()
@@ -99,7 +99,7 @@ fn all_of([product, result]: [DType; 2]) -> Result<Vec<Pattern>> {
         if activation != Activation::Nothing || product != result {
             patterns.push(Pattern::new([product, result], &[0], activation)?);
         }
-        // A sum may be written either way around.
+        // The operands of a sum have either order.
         for terms in [[0, 1], [1, 0]] {
             patterns.push(Pattern::new([product, result], &terms, activation)?);
         }
@@ -137,7 +137,7 @@ impl Pattern {
         self.kernel.operands.len() == kernel.operands.len() && self.agrees(own.value, kernel, other.value, slot)
     }
 
-    /// Whether two registers hold the same expression.
+    /// Whether two registers have the same expression.
     fn agrees(&self, own: Reg, kernel: &Kernel, other: Reg, slot: usize) -> bool {
         let (own, other) = (self.kernel.inst(own), kernel.inst(other));
         let same = match (own.kind, other.kind) {
@@ -150,7 +150,7 @@ impl Pattern {
     }
 }
 
-/// The kernel of a graph that is one, and the nodes behind its operands.
+/// The only kernel of a graph, and the nodes of its operands.
 fn only_kernel(graph: &Graph) -> Result<(Kernel, Vec<Option<NodeId>>)> {
     let plan = plan(graph, &Options::default());
     let [step] = &plan.steps[..] else { return Err(Error::invalid("plan", "a few pointwise ops are one kernel")) };
@@ -171,7 +171,7 @@ mod tests {
         let narrower = [DType::F16, DType::BF16].map(|dtype| [DType::F32, dtype]);
         for dtypes in same.into_iter().chain(narrower) {
             let patterns = patterns(dtypes);
-            // A product that is rounded, and nothing else, is something to do.
+            // Rounding a product, and nothing else, is a pattern too.
             assert_eq!(patterns.len(), if dtypes[0] == dtypes[1] { 8 } else { 9 }, "{dtypes:?}");
             for one in patterns.iter() {
                 let alike = patterns.iter().filter(|other| other.is(&one.kernel, one.product));

@@ -1,6 +1,7 @@
-//! What a device has no code for: its operands are copied to the host, the CPU computes it, and results are copied back.
+//! Fallbacks, where a device has no code: operands are copied to the host, the CPU computes, and results are copied
+//! back.
 //!
-//! Reported each time, with the reason; see [`super::counts`]. The host waits for the device here.
+//! Each is reported with its reason; see [`super::counts`]. The host waits for the device here.
 
 use super::counts;
 use super::transfer::{fetched, uploaded};
@@ -14,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 /// The slots that an action reads or writes.
 type SlotList = SmallVec<[Slot; 6]>;
 
-/// Runs an action of an executable whose values are on a device; the locks in `access` are held.
+/// Runs an action of an executable whose values are on a device. The locks of `access` are held.
 pub(super) fn run(
     action: &Action,
     slots: &mut Slots<'_>,
@@ -37,7 +38,7 @@ pub(super) fn run(
         }
     }
     for &slot in &writes {
-        // What is between the elements of a target stays as it is.
+        // The bytes between the elements of a target are kept.
         match &slots[slot] {
             SlotValue::Owned(array) => host[slot] = SlotValue::Owned(Array::new(Device::CPU, &array.ty())?),
             SlotValue::Given(array) => host[slot] = SlotValue::Owned(fetched_whole(array, access)?),
@@ -57,7 +58,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The array over all bytes of its storage, on the host.
+/// An array of all bytes of a storage, on the host.
 fn fetched_whole(array: &Array, access: &Access<'_>) -> Result<Array> {
     let mut storage = Storage::new(Device::CPU, array.storage.len())?;
     array.storage.fetch_under(access, 0, storage.bytes_mut())?;
@@ -85,7 +86,7 @@ fn writes(action: &Action) -> SlotList {
     }
 }
 
-/// What an action computes, for people.
+/// A name of an action for messages.
 fn name(action: &Action) -> String {
     match action {
         Action::Launch(launch) => launch.gathers.map_or_else(|| "a kernel".into(), |op| op.name().to_string()),

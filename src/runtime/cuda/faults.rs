@@ -1,25 +1,25 @@
-//! What is said about what kernels find wrong: the CPU's error, with the device.
+//! Errors for faults of kernels: those of the CPU, with the device.
 //!
-//! A launch has a number that says whom to blame; it comes back with what was found, see `device::cuda`.
+//! A launch has a number that identifies its op. It comes back with the fault, see `device::cuda`.
 
 use crate::device::Device;
 use crate::device::cuda::{Found, NO_PLACE};
 use crate::error::Error;
 use crate::ir::Op;
 
-/// Whom to blame for what a launch finds.
+/// The op that a fault of a launch belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blame {
-    /// A kernel, and the op that reads at indices.
+    /// A kernel, and the op that gathers.
     Kernel(Option<Op>),
-    /// A write to where an index says along a dim.
+    /// A write by index along a dim.
     Write(Op, usize),
-    /// Index tensors as one index; whether negative ones count from the end.
+    /// Index tensors joined to one index; whether negative ones count from the end.
     FlatIndex(Op, bool),
 }
 
 impl Blame {
-    /// As a number: the kind, the op and what else is known, in 8, 16 and 8 bits.
+    /// As a number: the kind, the op, and a further value, in 8, 16 and 8 bits.
     pub(super) fn site(self) -> u64 {
         let (kind, op, more) = match self {
             Blame::Kernel(None) => (1, 0, 0),
@@ -42,34 +42,35 @@ impl Blame {
     }
 }
 
-/// The error of what was found.
+/// The error of a fault.
 pub(super) fn error(found: &Found) -> Error {
     let &Found { index: got, size, place, .. } = found;
     let size = size as i64;
-    // Whoever is told may have called something else.
-    let late = format!("found on {} behind the call", Device::cuda(found.device));
+    // The call that returns the error may be another one.
+    let origin = format!("reported asynchronously by {}", Device::cuda(found.device));
     if place == NO_PLACE {
         let hint = "convert to floats, or keep zeros out of the divisor";
         return Error::argument(
             "division",
-            format!("ZeroDivisionError: an integer is divided by zero ({late}); {hint}"),
+            format!("ZeroDivisionError: an integer is divided by zero ({origin}); {hint}"),
         );
     }
     let outside = |op: &str, what: String, low: i64| Error::OutOfRange {
         op: op.into(),
-        what: format!("{what} ({late})"),
+        what: format!("{what} ({origin})"),
         low,
         high: size - 1,
         got,
     };
     match Blame::of(found.site) {
-        // ATen has another class of error for `gather` than for its kin.
-        Some(Blame::Kernel(Some(Op::Gather))) => {
-            Error::argument("gather", format!("index {got} is out of bounds: it must be in 0..={} ({late})", size - 1))
-        }
+        // ATen raises another class of error for `gather` than for related ops.
+        Some(Blame::Kernel(Some(Op::Gather))) => Error::argument(
+            "gather",
+            format!("index {got} is out of bounds: it must be in 0..={} ({origin})", size - 1),
+        ),
         Some(Blame::Kernel(op)) => outside(op.map_or("index", Op::name), "index".into(), 0),
         Some(Blame::Write(op, dim)) => {
-            let what = format!("index {got} is out of bounds for dimension {dim} with size {size} ({late})");
+            let what = format!("index {got} is out of bounds for dimension {dim} with size {size} ({origin})");
             Error::argument(op.name(), what)
         }
         Some(Blame::FlatIndex(op, wraps)) => {

@@ -1,7 +1,7 @@
-//! Inputs that are on the host: numbers, and keys of random draws.
+//! Inputs on the host: numbers, and keys of random draws.
 //!
-//! A single element travels in the words of the kernels that read it, a key in those of the routine that makes random words of it,
-//! and what only the host reads stays there. The rest is copied to the device, before each run.
+//! A single element is passed in the argument buffers of the kernels that read it, and a key in that of the random
+//! routine. What only the host reads stays there. Everything else is copied to the device before each run.
 
 use super::device_action::DeviceAction;
 use crate::ir::{Layout, Meaning, Routine, SideTable};
@@ -11,29 +11,29 @@ use crate::runtime::launch::Slot;
 use crate::runtime::schedule::Schedule;
 use smallvec::SmallVec;
 
-/// How many elements lie in memory from the first that a layout shows to the last.
+/// The number of elements in memory from the first to the last one of a layout.
 pub(super) fn n_places(layout: &Layout) -> usize {
     layout.extent().saturating_sub(layout.offset)
 }
 
-/// What an input is needed for on the device.
+/// What the device needs of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
     /// Nothing.
     Nothing,
     /// The two elements of a key.
     Key,
-    /// Its only element, which is read by kernels.
+    /// Its only element, which kernels read.
     Element,
     /// Its memory.
     Memory,
 }
 
 impl Need {
-    /// By input, what an executable whose actions run in these ways needs it for.
+    /// What an executable with these device actions needs of each input.
     pub(super) fn of_inputs(schedule: &Schedule, device_actions: &[DeviceAction]) -> SmallVec<[Need; 4]> {
         let mut needs: SmallVec<[Need; 4]> = schedule.inputs.iter().map(|_| Need::Nothing).collect();
-        // By slot, the input whose memory it shows.
+        // By slot, the input whose memory it has.
         let mut shows: SideTable<Slot, Option<usize>> = SideTable::with_len(schedule.n_slots, || None);
         for (input, slot) in schedule.inputs.iter().enumerate() {
             if let Some(slot) = *slot {
@@ -76,7 +76,7 @@ impl Need {
         needs
     }
 
-    /// Whether an array of the host must be copied for this.
+    /// Whether an array on the host must be copied for this.
     pub(super) fn copies(self, array: &Array) -> bool {
         match self {
             Need::Nothing => false,

@@ -1,6 +1,6 @@
-//! Code of kernels and products on devices: compiled once per text, kept in memory.
+//! Compiled kernels and products of devices: each source is compiled once and kept in memory.
 //!
-//! A text serves many shapes, so it is found by what it depends on.
+//! One source serves many shapes, so its key is what the source depends on.
 
 use super::counts;
 use super::memo::Memo;
@@ -20,33 +20,33 @@ use std::sync::Arc;
 /// Most kernels that are kept.
 const CAPACITY: usize = 4096;
 
-/// Name of the entries; a text has one kernel.
+/// The name of the entries; each module has its own.
 const NAME: &str = "opfuse";
 
-/// The entries of a kernel's code.
+/// The entries of a compiled source.
 pub(super) type Functions = Vec<Function>;
 
-/// What a text depends on.
+/// What a source depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum SourceKey {
-    /// A kernel and how its work is given to threads.
+    /// A kernel, and how its work is distributed to threads.
     Kernel(Kernel, Variant),
     /// A matrix product in the canonical order.
     Product(ProductVariant),
-    /// A matrix product on tensor cores, and what follows it.
+    /// A matrix product on tensor cores, with its epilogue.
     TensorProduct(TensorVariant, Option<Arc<Epilogue>>),
     /// The same by groups of four warps.
     WgmmaProduct(WgmmaVariant, Option<Arc<Epilogue>>),
-    /// A procedure on whole arrays.
+    /// A routine.
     Routine(RoutineVariant),
 }
 
 static KNOWN: Memo<(Device, SourceKey), Arc<Functions>> = Memo::new(CAPACITY);
 
-/// The code of a kernel or product on a device, compiled now if it is new.
+/// The entries of a kernel or product on a device, compiled now if they are new.
 ///
 /// # Errors
-/// If NVRTC does not compile it (the error holds its log), or the device does not take it.
+/// If NVRTC rejects the source (the error holds its log), or the device rejects the cubin.
 pub(super) fn functions(device: Device, subject: SourceKey) -> Result<Arc<Functions>> {
     KNOWN.get((device, subject), |(device, subject)| compile(*device, subject).map(Arc::new))
 }

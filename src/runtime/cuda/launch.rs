@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
 //! Launches of one kernel on a device.
 //!
-//! What a launch needs besides addresses is planned once per alignment of its memory, which is mostly one and the same.
+//! Everything but the addresses is planned once per alignment of the memory, of which there is mostly one.
 
 use super::counts;
 use super::faults::{self, Blame};
@@ -17,38 +17,38 @@ use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// By operand, then by output, a power of two up to [`WIDEST`] that the address is a multiple of; [`IN_WORDS`] of an element
-/// without an address.
+/// Per operand, then per output: the alignment of the address, a power of two up to [`WIDEST`]; [`IN_WORDS`] for an
+/// element without an address.
 pub(super) type Alignments = SmallVec<[usize; 8]>;
 
-/// In the place of an alignment: an operand of the host, whose single element travels in the words.
+/// Replaces the alignment of an operand on the host, whose single element is in the argument buffer.
 pub(super) const IN_WORDS: usize = 0;
 
-/// What is ready, by alignments.
+/// What was prepared, by alignments.
 type ByAlignments = SmallVec<[(Alignments, Arc<PreparedLaunch>); 1]>;
 
-/// Bytes of the widest access of a kernel: what begins at a multiple of it is as well aligned as any.
+/// Bytes of the widest access of a kernel. Greater alignments make no difference.
 pub(super) const WIDEST: usize = 16;
 
 /// A kernel on a device.
 pub(super) struct DeviceLaunch {
     device: Device,
-    /// What it is called where it finds its elements wrong, if it can.
+    /// The number of the launch in fault records, if it can have faults.
     site: Option<u64>,
     ready: Mutex<ByAlignments>,
 }
 
-/// What is launched on memory of some alignments.
+/// A launch for memory of some alignments.
 pub(super) struct PreparedLaunch {
     pub(super) plan: Plan,
     pub(super) functions: Arc<Functions>,
 }
 
 impl DeviceLaunch {
-    /// A kernel on a device, of which `gathers` reads at indices; its code is made when it first runs.
+    /// A kernel on a device; `gathers` is the op that reads at indices. The code is made when it first runs.
     ///
     /// # Errors
-    /// The reason why there is no code for it.
+    /// The reason why there is no CUDA source for it.
     pub(super) fn new(device: Device, lowered: &Lowered, gathers: Option<Op>) -> Result<DeviceLaunch, Reason> {
         let alignments: Alignments = lowered.kernel.dtypes().map(|dtype| dtype.size()).collect();
         Plan::new(&lowered.kernel, &lowered.geometry, &alignments)?;
@@ -56,24 +56,24 @@ impl DeviceLaunch {
         Ok(DeviceLaunch { device, site, ready: Mutex::default() })
     }
 
-    /// What it is called where it finds its elements wrong, if it can.
+    /// The number of the launch in fault records, if it can have faults.
     pub(super) fn site(&self) -> Option<u64> {
         self.site
     }
 
-    /// Whether an access of the kernel, operands first, is memory.
+    /// Whether an access of the kernel, operands first, is in memory.
     pub(super) fn is_memory(&self, lowered: &Lowered, access: usize) -> bool {
         lowered.kernel.operands.get(access).is_none_or(|operand| operand.source == Source::Memory)
     }
 
-    /// Starts the kernel on a stream whose handle is `queue`; operands that are no memory are `None`.
+    /// Starts the kernel on a stream whose handle is `queue`. Operands that are not in memory are `None`.
     ///
     /// # Errors
-    /// If its code cannot be made, memory cannot be had, or the device fails.
+    /// If its code cannot be made, there is not enough memory, or the device fails.
     ///
     /// # Safety
-    /// Arrays are on the device, or single elements of the host, and have the types that the launch was lowered for; the caller keeps everybody else from
-    /// writing to operands, and from using outputs, until this returns.
+    /// Arrays are on the device, or single elements of the host, and have the types that the launch was lowered for.
+    /// Until this returns, the caller lets nothing else write the operands or use the outputs.
     pub(super) unsafe fn start(
         &self,
         lowered: &Lowered,
@@ -86,7 +86,7 @@ impl DeviceLaunch {
         for array in arrays().flatten() {
             array.storage().turn_to(stream)?;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         let values: SmallVec<[u64; 8]> =
             arrays().map(|array| array.map_or(0, |array| unsafe { word(array) })).collect();
         let alignments = arrays().map(|array| array.map_or(WIDEST, alignment)).collect();
@@ -99,7 +99,7 @@ impl DeviceLaunch {
                 *word = word.wrapping_add(value);
             }
         }
-        // It is free again for work behind this on the same stream as soon as it is dropped.
+        // When it is dropped, later work on the same stream may reuse it at once.
         let scratch = Storage::new(self.device, ready.plan.scratch_bytes)?;
         if let Some(site) = self.site {
             argument[argument::FAULTS] = queue.fault_record(faults::error)?;
@@ -108,16 +108,16 @@ impl DeviceLaunch {
         argument[argument::SCRATCH] = scratch.ptr().addr() as u64;
         for step in &ready.plan.steps {
             argument[argument::ITEMS] = step.items;
-            // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made
-            // for, and of memory of the sizes it asks for; all of it was ordered to this stream, and memory that is given
-            // back stays as it is until the stream has come past.
+            // SAFETY: the argument buffer is that of the source's plan, with the addresses of arrays of the types it
+            // was made for, and of memory of the sizes it needs. All of it was ordered to this stream, and freed memory
+            // is not reused before the stream has passed this point.
             unsafe { ready.functions[step.entry].start(queue, step.grid, step.block, &argument)? };
         }
         counts::launched(ready.plan.steps.len() as u64);
         Ok(())
     }
 
-    /// What is launched on memory of such alignments, which are at least those of the elements.
+    /// Prepares the launch for memory of these alignments, which are at least those of the elements.
     ///
     /// # Errors
     /// If its code cannot be made.
@@ -140,43 +140,43 @@ impl DeviceLaunch {
     }
 }
 
-/// The largest power of two up to [`WIDEST`] that the address of an array is a multiple of; [`IN_WORDS`] on the host.
+/// The alignment of an array's address, up to [`WIDEST`]; [`IN_WORDS`] on the host.
 pub(super) fn alignment(array: &Array) -> usize {
     if array.device().kind == DeviceKind::Cpu { IN_WORDS } else { alignment_of(array.ptr().addr() as u64) }
 }
 
-/// The same of an address on a device.
+/// The same for an address on a device.
 pub(super) fn alignment_of(address: u64) -> usize {
     1 << address.trailing_zeros().min(WIDEST.trailing_zeros())
 }
 
-/// What goes into the words for an array: its address, or the single element of one on the host.
+/// The word of an array in the argument buffer: its address, or its single element if it is on the host.
 ///
 /// # Safety
-/// Nobody writes to it until this returns.
+/// Nothing writes to it until this returns.
 pub(super) unsafe fn word(array: &Array) -> u64 {
     if array.device().kind != DeviceKind::Cpu {
         return array.ptr().addr() as u64;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: passed on from the caller.
     unsafe { element(array, 0) }
 }
 
 /// An element of an array on the host, along its first dim.
 ///
 /// # Safety
-/// It is there, and nobody writes to the array until this returns.
+/// The element exists, and nothing writes to the array until this returns.
 pub(super) unsafe fn element(array: &Array, at: usize) -> u64 {
     let (layout, size) = (array.layout(), array.dtype().size());
     let at = (layout.offset + at * layout.strides.first().copied().unwrap_or(0)) * size;
-    // SAFETY: the caller's promise.
+    // SAFETY: passed on from the caller.
     let element = unsafe { &array.storage().bytes()[at..at + size] };
     let mut word = [0; 8];
     word[..size].copy_from_slice(element);
     u64::from_le_bytes(word)
 }
 
-/// Whether a kernel may find its elements wrong.
+/// Whether a kernel can have faults.
 fn can_fault(kernel: &Kernel) -> bool {
     kernel.insts.iter().any(|inst| match inst.kind {
         Kind::Gather(_) => true,

@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "starts products on addresses of a device")]
-//! Matrix products by cublasLt: what it is asked for, and the algorithm that it names.
+//! Matrix products by cublasLt: how they are described to it, and the algorithms that it chooses.
 //!
-//! An algorithm is asked for once per problem, alignment of addresses and device, and kept for all threads. Memory to work in is
-//! taken for each start from the pool, like that of results, so streams share none.
+//! An algorithm is asked for once per problem, alignments and device, and kept for all threads. Each start allocates
+//! its workspace from the pool, like results, so streams share none.
 
 use super::candidate::EpilogueCandidate;
 use super::counts;
@@ -21,16 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most algorithms that are kept, of all devices.
 const CAPACITY: usize = 1024;
 
-/// Of left operand, right operand, and result with bias: what addresses are multiples of.
+/// The alignments of left operand, right operand, and result with bias.
 type Alignments = [usize; 3];
 
-/// What cublasLt was asked for: on which device, for which addresses, and with how much memory to work in.
+/// The key of an algorithm: device, problem, alignments, and most bytes of workspace.
 type Key = (Device, Problem, Alignments, usize);
 
-/// What it named, if it named anything.
+/// The chosen algorithms; `None` if there is none.
 static KNOWN: Memo<Key, Option<Arc<Matmul>>> = Memo::new(CAPACITY);
 
-/// What it named for addresses of some alignments.
+/// The chosen algorithms by alignments.
 type ByAlignments = SmallVec<[(Alignments, Arc<Matmul>); 1]>;
 
 /// A product that cublasLt computes.
@@ -38,15 +38,15 @@ pub(super) struct LibraryProduct {
     device: Device,
     problem: Problem,
     most_workspace: usize,
-    /// For addresses that are aligned as little as those of elements may be.
+    /// The algorithm for the least alignments that addresses of elements can have.
     anyhow: Arc<Matmul>,
     ready: Mutex<ByAlignments>,
 }
 
-/// What a product is to cublasLt.
+/// The description of a product for cublasLt.
 ///
 /// # Errors
-/// The reason why it is nothing.
+/// The reason why it cannot be described.
 pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
     let &ProductShape { dtype, result, mut batch, mut m, k, n, left, right } = shape;
     if k == 0 {
@@ -56,14 +56,14 @@ pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
         matrix(rows, columns, strides).ok_or(LibraryLimit::OperandApart { side })
     };
     let (mut left, right) = (lies("left", m, k, left)?, lies("right", k, n, right)?);
-    // Batches that share the right operand are more rows, if they follow each other as rows do.
+    // Batches that share the right operand are more rows, if the stride between batches continues that of rows.
     if batch > 1 && right.batch == 0 && left.order == Order::Rows && left.batch == m * left.pitch {
         (m, batch, left.batch) = (m * batch, 1, 0);
     }
     Ok(Problem { dtype, result, n_batches: batch, m, k, n, left, right, epilogue: LtEpilogue::NOTHING })
 }
 
-/// How a matrix lies, by its strides of batch, row and column; a stride that is never taken may be any.
+/// The layout of a matrix with these strides of batch, row and column. A stride that is never used may have any value.
 fn matrix(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> Option<Matrix> {
     if (columns <= 1 || column == 1) && (rows <= 1 || row >= columns) {
         return Some(Matrix { order: Order::Rows, pitch: if rows <= 1 { columns } else { row }, batch });
@@ -75,10 +75,10 @@ fn matrix(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> Opti
 }
 
 impl LibraryProduct {
-    /// A product for which cublasLt names an algorithm.
+    /// A product for which cublasLt has an algorithm.
     ///
     /// # Errors
-    /// The reason why it does not.
+    /// The reason why it has none.
     pub(super) fn new(device: Device, problem: Problem) -> Result<LibraryProduct, Reason> {
         find_cublaslt().map_err(|error| LibraryLimit::NotFound { error: error.into() })?;
         let failed = |error: Error| LibraryLimit::CallFailed { error: Arc::new(error) };
@@ -89,7 +89,7 @@ impl LibraryProduct {
         Ok(LibraryProduct { device, problem, most_workspace, anyhow, ready: Mutex::default() })
     }
 
-    /// The algorithm for addresses of such alignments.
+    /// The algorithm for these alignments.
     ///
     /// # Errors
     /// If a call of cublasLt fails.
@@ -108,11 +108,11 @@ impl LibraryProduct {
     /// Starts it on a stream whose handle is `queue`.
     ///
     /// # Errors
-    /// If there is no memory to work in and no algorithm that needs none, or cublasLt or the device fails.
+    /// If there is no memory for a workspace and no algorithm without one, or cublasLt or the device fails.
     ///
     /// # Safety
-    /// Arrays are on the device and have the types of the graph; the caller keeps everybody else from writing to operands, and
-    /// from using the result, until this returns.
+    /// Arrays are on the device and have the types of the graph. Until this returns, the caller lets nothing else write
+    /// the operands or use the result.
     pub(super) unsafe fn start(
         &self,
         factors: [&Array; 2],
@@ -130,15 +130,15 @@ impl LibraryProduct {
         let (ready, workspace) = self.with_workspace(self.ready(alignments)?, alignments)?;
         let bias = bias.unwrap_or_default();
         let addresses = Addresses { left, right, result, bias, workspace: workspace.ptr().addr() as u64 };
-        // SAFETY: arrays have the types that the problem was made from and the alignments that the algorithm was asked for; they were
-        // ordered to this stream, nobody writes to operands, and the result is known here alone. Memory that is given back stays as
-        // it is until the stream has come past.
+        // SAFETY: arrays have the types that the problem was made from, and the alignments that the algorithm was asked
+        // for. They were ordered to this stream, nothing writes to operands, and only this code has the result. Freed
+        // memory is not reused before the stream has passed this point.
         unsafe { ready.start(queue, &addresses)? };
         counts::called_library(1);
         Ok(())
     }
 
-    /// Memory for an algorithm to work in, or another algorithm that needs none where there is none.
+    /// A workspace for an algorithm, or another algorithm without one if there is no memory.
     fn with_workspace(&self, ready: Arc<Matmul>, alignments: Alignments) -> Result<(Arc<Matmul>, Storage)> {
         match Storage::new(self.device, ready.workspace()) {
             Ok(workspace) => Ok((ready, workspace)),
@@ -151,7 +151,7 @@ impl LibraryProduct {
     }
 }
 
-/// What an algorithm has to know of addresses: a bias is read like the result is written.
+/// The alignments for an algorithm: a bias is aligned like the result.
 pub(super) fn alignments([left, right, result]: [u64; 3], bias: Option<u64>) -> Alignments {
     [left, right, result | bias.unwrap_or_default()].map(alignment_of)
 }
@@ -166,11 +166,11 @@ fn asked(key: Key) -> Result<Option<Arc<Matmul>>> {
     })
 }
 
-/// A product with the kernel behind it, both by cublasLt.
+/// A product with its epilogue, both by cublasLt.
 pub(super) struct LibraryEpilogue {
     /// The kernel's operand that is the product.
     pub(super) slot: usize,
-    /// Its operand that has a number per column.
+    /// Its operand with a number per column.
     pub(super) bias: Option<usize>,
     pub(super) product: LibraryProduct,
 }

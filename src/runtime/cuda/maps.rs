@@ -1,12 +1,12 @@
-//! Maps among the words of an argument: made when the addresses around them are known.
+//! Tensor maps in an argument buffer, made once its addresses are known.
 //!
-//! A map holds an address, so whoever changes addresses has maps made anew; no map is kept.
+//! A map contains an address, so it is made again whenever the addresses change. No map is kept.
 
 use crate::codegen::cuda::wgmma::{MAP_WORDS, TileMap};
 use crate::device::cuda::map_of;
 use crate::error::Result;
 
-/// Makes the maps of an argument whose addresses are known.
+/// Makes the tensor maps of an argument buffer whose addresses are known.
 ///
 /// # Errors
 /// If the driver refuses.

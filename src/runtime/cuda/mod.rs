@@ -6,14 +6,14 @@
 //! | `device_executable` | how do they run, one after the other? |
 //! | `launch` | how does a kernel start on a device? |
 //! | `product` | how does a matrix product start there? |
-//! | `routine` | how does a procedure on whole arrays start there? |
-//! | `choice` | who computes a matrix product, and why? |
+//! | `routine` | how does a routine start there? |
+//! | `choice` | what computes a matrix product, and why? |
 //! | `roofline` | how long does one take, by a model? |
 //! | `candidate` | which kernel alone consumes a product, without reordering it? |
 //! | `epilogue` | how does such a kernel start as a part of our product? |
 //! | `epilogue_patterns` | which epilogues does cublasLt compute? |
-//! | `library` | what is cublasLt asked for, and how does it start? |
-//! | `maps` | how does a device get to know the operands of which it copies boxes? |
+//! | `library` | how is a product described to cublasLt, and how does it start? |
+//! | `maps` | how are the tensor maps of an argument buffer made? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `memo` | what is made once for all threads? |
 //! | `inputs` | how do numbers of the host get there? |
@@ -21,14 +21,14 @@
 //! | `outline` | what will a run do, and in whose memory? |
 //! | `program` | how is a run a list of launches? |
 //! | `replay` | how does one call start them all? |
-//! | `faults` | what is said about operands that kernels find wrong? |
+//! | `faults` | what error does a fault of a kernel give? |
 //! | `fallback` | what if the device has no code for a step? |
 //! | `counts` | how often did that happen, and why? |
 //!
-//! What always holds: work goes to the thread's current stream of the device, in the order of the actions. What a kernel reads
-//! was ordered after all work on other streams that used it. Nothing waits for the device but what the host reads, as a
-//! fallback does. Out-of-range indices and integers divided by zero are reported asynchronously. Bits are those of the CPU,
-//! unless [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
+//! What always holds: work goes to the thread's current stream of the device, in the order of the actions. What a
+//! kernel reads was ordered after all work on other streams that used it. The host waits for the device only to read
+//! values, as a fallback does. Indices out of range and integer divisions by zero are reported asynchronously. Bits are
+//! those of the CPU, unless [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
 //!
 //! An eager call is an executable of one op here too. Not here: views, which need no device.
 

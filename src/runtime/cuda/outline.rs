@@ -1,10 +1,10 @@
-//! What a run of an executable does on a device, known before it runs: its launches, and in whose memory each value lies.
+//! What a run of an executable does on a device, known before it runs: its launches, and the memory of each value.
 //!
-//! Values are followed through views from the action that makes them. Of memory that a run takes it is known from which
-//! action to which it is used; results have theirs to themselves, since they outlive the run. Nothing here knows an address.
+//! Values are followed through views from the action that makes them. Memory of the run is known from its first to its
+//! last use. A result has memory of its own, because it outlives the run. Nothing here knows an address.
 //!
-//! There is no outline of a run on which the host has a part: steps that it computes, and views that check how much memory there
-//! is.
+//! A run has no outline if the host takes part in it: with actions that it computes, or with views that check the size
+//! of memory.
 
 use super::device_action::DeviceAction;
 use super::epilogue::DeviceEpilogue;
@@ -22,62 +22,62 @@ use crate::runtime::view::view_layout;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// Whose memory a value is in.
+/// The memory that a value is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
-    /// An input's.
+    /// That of an input.
     Input(usize),
-    /// The run's own, by its number.
+    /// Memory of the run, by its number.
     Own(usize),
 }
 
-/// Where a value lies.
+/// A value in memory.
 #[derive(Debug, Clone)]
 pub(super) struct LocatedValue {
     pub(super) location: Location,
     pub(super) dtype: DType,
-    /// Counts from the first element of an input, and from the first byte of other memory.
+    /// In elements from the first element of an input, or from the first byte of other memory.
     pub(super) layout: Layout,
 }
 
 impl LocatedValue {
-    /// Bytes from where its place begins to its first element.
+    /// Bytes from the start of its location to its first element.
     pub(super) fn distance(&self) -> usize {
         self.layout.offset * self.dtype.size()
     }
 }
 
-/// Memory that a run takes.
+/// Memory that a run allocates.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
     pub(super) bytes: usize,
-    /// The first and the last action during which it is in use.
+    /// The first and the last action that use it.
     pub(super) used: [usize; 2],
-    /// Whether a result lies in it.
+    /// Whether it holds a result.
     pub(super) is_kept: bool,
 }
 
-/// What starts a kernel, a product or a routine.
+/// A kernel, a product or a routine that is started.
 pub(super) struct Start {
     /// The number of its action.
     pub(super) action: usize,
-    /// One that is no memory is `None`.
+    /// An operand that is not in memory is `None`.
     pub(super) operands: SmallVec<[Option<LocatedValue>; 6]>,
     pub(super) outputs: SmallVec<[LocatedValue; 2]>,
 }
 
-/// The work of an action, with how the device runs it.
+/// The work of an action, and how the device runs it.
 pub(super) enum DeviceWork<'a> {
     Kernel(&'a DeviceLaunch, &'a Lowered),
     Product(&'a DeviceProduct, &'a TensorType),
     /// Operands are those of the kernel, then the two of its product.
     Epilogue(&'a DeviceEpilogue),
-    /// Operands are the two of the product, then the numbers of columns if there are any.
+    /// Operands are the two of the product, then the bias if there is one.
     LibraryEpilogue(&'a LibraryEpilogue),
     Routine(&'a DeviceRoutine),
 }
 
-/// A run.
+/// The outline of a run.
 pub(super) struct Outline {
     pub(super) starts: Vec<Start>,
     pub(super) memories: Vec<Allocation>,
@@ -85,10 +85,10 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// What a run of these actions in these ways does.
+    /// The outline of a run of these actions.
     ///
     /// # Errors
-    /// The reason why that is not known.
+    /// The reason why there is none.
     pub(super) fn new(schedule: &Schedule, device_actions: &[DeviceAction]) -> Result<Outline, Reason> {
         let mut walk = Walk {
             slots: SideTable::with_len(schedule.n_slots, || None),
@@ -113,7 +113,7 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Whether the only result may be written to memory that is given.
+    /// Whether the only result may be written to a target.
     pub(super) fn has_place_for_target(&self) -> bool {
         matches!(&self.outputs[..], [LocatedValue { location: Location::Own(_), layout, .. }] if layout.offset == 0)
     }
@@ -135,10 +135,10 @@ impl Outline {
     }
 }
 
-/// Actions one after the other.
+/// Follows the actions in order.
 struct Walk {
     slots: SideTable<Slot, Option<LocatedValue>>,
-    /// By slot, the operands of a product that is computed in its epilogue.
+    /// By slot, the operands of a product that its epilogue computes.
     factors: SideTable<Slot, Option<[LocatedValue; 2]>>,
     outline: Outline,
 }
@@ -241,18 +241,18 @@ fn known(slots: &SideTable<Slot, Option<LocatedValue>>, slot: Slot) -> &LocatedV
     slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
 }
 
-/// A value of a type that lies at the beginning of its place.
+/// A dense value of a type at the start of its location.
 fn value(location: Location, ty: &TensorType) -> LocatedValue {
     let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
     LocatedValue { location, dtype: ty.dtype, layout }
 }
 
-/// Where pieces of memory lie in one, by the size of each and the steps during which it is in use; then the size of all.
-/// Pieces that are in use at once do not overlap; each begins at a multiple of [`ALIGNMENT`]. They come in the order of their
-/// first steps.
+/// Arranges allocations in one piece of memory, given the size of each and the steps during which it is in use. Returns
+/// their offsets, and the total size. Allocations in use at the same time do not overlap, and each is aligned to
+/// [`ALIGNMENT`]. They are ordered by their first steps.
 pub(super) fn arrange(pieces: &[(usize, [usize; 2])]) -> (Vec<usize>, usize) {
     let (mut places, mut whole) = (Vec::with_capacity(pieces.len()), 0);
-    // In use, by where they begin.
+    // Those in use, by offset.
     let mut taken: Vec<[usize; 3]> = Vec::new();
     for &(bytes, [first, last]) in pieces {
         taken.retain(|&[_, _, last]| last >= first);
@@ -270,7 +270,7 @@ pub(super) fn arrange(pieces: &[(usize, [usize; 2])]) -> (Vec<usize>, usize) {
     (places, whole)
 }
 
-/// What pieces of memory begin at multiples of, if all of it does.
+/// The alignment of allocations.
 const ALIGNMENT: usize = 256;
 
 #[cfg(test)]

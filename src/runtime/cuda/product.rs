@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "starts products on addresses of a device")]
-//! Matrix products on a device: how each is computed, then planned, compiled and started like kernels.
+//! Matrix products on a device: each is chosen, then planned, compiled and started like kernels.
 //!
-//! `choice` is the policy. What a launch needs besides addresses is planned once per alignment of its memory, which is
-//! mostly one and the same.
+//! `choice` is the policy. Everything but the addresses is planned once per alignment of the memory, of which there is
+//! mostly one.
 
 use super::choice::Choice;
 use super::counts;
@@ -25,27 +25,27 @@ use crate::runtime::product::shape;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Of the addresses of left operand, right operand and result: a power of two up to [`super::launch::WIDEST`] that each is a multiple of.
+/// The alignments of left operand, right operand and result: powers of two up to [`super::launch::WIDEST`].
 type Alignments = [usize; 3];
 
-/// What is started on memory of some alignments, or the reason why there is no code for it.
+/// What was prepared for some alignments, or the reason why there is no code.
 type ByAlignments = SmallVec<[(Alignments, std::result::Result<Arc<ProductLaunch>, Reason>); 1]>;
 
 /// A product of operands of two types on a device.
 pub(super) struct DeviceProduct {
     choice: Choice,
     how: Implementation,
-    /// Why memory that was met was none for the kernel of the choice, if any was.
+    /// Why the kernel of the choice declined, if it did for some memory.
     declined: OnceLock<Reason>,
 }
 
-/// Who computes a product.
+/// What computes a product.
 enum Implementation {
     Own(Mutex<ByAlignments>),
     CublasLt(LibraryProduct),
 }
 
-/// What is started without its addresses.
+/// What is started, without addresses.
 #[derive(Clone)]
 pub(super) enum PreparedProduct {
     /// A launch; addresses are added at [`PLACES`].
@@ -53,20 +53,20 @@ pub(super) enum PreparedProduct {
     CublasLt(Arc<Matmul>),
 }
 
-/// A launch without its addresses.
+/// A launch without addresses.
 pub(super) struct ProductLaunch {
     pub(super) argument: Vec<u64>,
-    /// Maps among them, to be made once they have addresses.
+    /// Its tensor maps, which are made once the addresses are known.
     pub(super) maps: SmallVec<[TileMap; 2]>,
-    /// None if the result has no elements.
+    /// `None` if the result has no elements.
     pub(super) launch: Option<(Step, Arc<Functions>)>,
 }
 
-/// Where the addresses of left operand, right operand and result go.
+/// The words for the addresses of left operand, right operand and result.
 pub(super) const PLACES: [usize; 3] = [LEFT, RIGHT, RESULT];
 
 impl DeviceProduct {
-    /// A product by a kernel of ours, which `choice` names; planned, and its code made, when it first runs.
+    /// A product by one of our kernels, which `choice` names. It is planned and compiled when it first runs.
     pub(super) fn own(choice: Choice) -> DeviceProduct {
         DeviceProduct { choice, how: Implementation::Own(Mutex::default()), declined: OnceLock::new() }
     }
@@ -89,15 +89,15 @@ impl DeviceProduct {
         }
     }
 
-    /// `left @ right` of 2-d operands, or of batches of them, into new memory of type `ty`, on the stream; or the reason why
-    /// there is no code for it.
+    /// Computes `left @ right` of 2-d operands, or of batches of them, into new memory of type `ty`, on the stream.
+    /// Returns the reason if there is no code for it.
     ///
     /// # Errors
-    /// If memory cannot be had, the code cannot be made, or the device fails.
+    /// If there is not enough memory, the code cannot be made, or the device fails.
     ///
     /// # Safety
-    /// The operands are on the stream's device, always the same one, and have the types of the graph; the caller keeps everybody
-    /// from writing to them until this returns.
+    /// The operands are on the stream's device, which is always the same, and have the types of the graph. Until this
+    /// returns, the caller lets nothing write them.
     pub(super) unsafe fn run(
         &self,
         left: &Array,
@@ -110,7 +110,7 @@ impl DeviceProduct {
         let known = match &self.how {
             Implementation::Own(known) => known,
             Implementation::CublasLt(product) => {
-                // SAFETY: the caller's promise; the result is new, and known here alone.
+                // SAFETY: passed on from the caller; the result is new, and only this code has it.
                 unsafe { product.start([left, right], None, &result, stream, &queue)? };
                 return Ok(Ok(result));
             }
@@ -131,15 +131,16 @@ impl DeviceProduct {
             argument[place] = argument[place].wrapping_add(address);
         }
         maps::make(&mut argument, &ready.maps)?;
-        // SAFETY: the words are those of the plan, made for the shapes and strides of these arrays, whose elements lie inside
-        // their storages; operands were ordered to this stream, nobody writes to them, and the result is known here alone.
-        // Memory that is given back stays as it is until the stream has come past.
+        // SAFETY: the argument buffer is that of the plan, made for the shapes and strides of these arrays, whose
+        // elements are inside their storages. Operands were ordered to this stream, nothing writes to them, and only
+        // this code has the result. Freed memory is not reused before the stream has passed this point.
         unsafe { functions[step.entry].start(&queue, step.grid, step.block, &argument)? };
         counts::launched(1);
         Ok(Ok(result))
     }
 
-    /// What is started on memory of these alignments, or the reason why there is no code for it. The shape is always the same.
+    /// Prepares the product for these alignments, or returns the reason why there is no code. The shape is always the
+    /// same.
     ///
     /// # Errors
     /// If code cannot be made, or a call of cublasLt fails.
@@ -201,7 +202,7 @@ impl DeviceProduct {
     }
 }
 
-/// A launch to be made ready.
+/// A launch that is planned, but not compiled.
 pub(super) struct PlannedProduct {
     pub(super) argument: Vec<u64>,
     pub(super) maps: SmallVec<[TileMap; 2]>,

@@ -1,10 +1,10 @@
 #![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
-//! A run as a list of launches whose arguments are ready but for addresses.
+//! A run as a list of launches whose argument buffers lack only addresses.
 //!
-//! Made of an [`Outline`] for memory of some alignments. A run takes memory for its results and one piece for all else, puts
-//! addresses where they belong, and starts one launch after the other; no action is looked at. Programs of several launches
-//! that run often are started as one graph (`replay`). A product of cublasLt is a call in the place of a launch: its kernels are
-//! not known, so a program that has one is no graph.
+//! It is made from an [`Outline`], for memory of some alignments. A run allocates memory for its results and one piece
+//! for everything else, patches the addresses, and starts one launch after the other. It does not look at actions.
+//! Programs of several launches that run often are started as one CUDA graph (`replay`). A product of cublasLt is a
+//! call instead of a launch. Its kernels are unknown, so a program with one cannot be a graph.
 
 use super::counts;
 use super::device_action::DeviceAction;
@@ -29,14 +29,14 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Something to start, addresses not yet added.
+/// A launch or call, without addresses.
 struct Node {
     work: NodeWork,
-    /// The argument of a launch, or addresses for cublasLt ([`addresses`]).
+    /// The argument buffer of a launch, or the addresses for cublasLt ([`addresses`]).
     argument: Vec<u64>,
-    /// Maps among them, made once they have addresses.
+    /// Its tensor maps, which are made once the addresses are known.
     maps: SmallVec<[TileMap; 2]>,
-    /// Which addresses go into its words.
+    /// The patches of its argument buffer.
     patches: Range<usize>,
 }
 
@@ -46,21 +46,21 @@ enum NodeWork {
     CublasLt(Arc<Matmul>),
 }
 
-/// Where an address counts from, or which element takes its place.
+/// What an address is relative to, or the element that replaces it.
 #[derive(Debug, Clone, Copy)]
 enum Base {
     Input(usize),
-    /// Of an input on the host, not an address.
+    /// An element of an input on the host, instead of an address.
     Element(usize, usize),
-    /// Memory of results.
+    /// The memory of a result.
     Made(usize),
-    /// The memory of all else.
+    /// The memory of everything else.
     Rest,
-    /// The record of what kernels on the stream find wrong.
+    /// The fault record of the stream.
     Faults,
 }
 
-/// An address in the words of a node.
+/// An address in the argument buffer of a node.
 struct Patch {
     word: usize,
     base: Base,
@@ -71,23 +71,23 @@ struct Patch {
 struct Output {
     base: Base,
     dtype: DType,
-    /// Of an input that is a result as it is, nothing changes.
+    /// `None` for an input that is returned unchanged.
     layout: Option<SharedLayout>,
 }
 
 /// Launches in order.
 pub(super) struct DeviceProgram {
-    /// By address that goes in.
+    /// All patches, in the order of the nodes.
     patches: Vec<Patch>,
-    /// Bytes of the memory of results.
+    /// Bytes of each result's memory.
     made: Vec<usize>,
-    /// Bytes of the memory of all else.
+    /// Bytes of the memory of everything else.
     rest: usize,
     outputs: Vec<Output>,
     // Dropped before the functions that its graphs start.
     replays: Replays,
     nodes: Vec<Node>,
-    /// How many of them are for cublasLt.
+    /// The number of nodes that call cublasLt.
     n_matmuls: usize,
 }
 
@@ -98,11 +98,10 @@ pub(super) struct RunMemory {
 }
 
 impl DeviceProgram {
-    /// The launches of a run whose inputs, and whose target if it has one, have these alignments. Code is made for those that
-    /// have none yet.
+    /// The program for inputs, and a target if there is one, of these alignments. Sources that are new are compiled.
     ///
     /// # Errors
-    /// If code cannot be made. The inner one is the reason why there is no such list.
+    /// If code cannot be made. The inner error is the reason why there is no program.
     pub(super) fn new(
         schedule: &Schedule,
         device_actions: &[DeviceAction],
@@ -200,25 +199,25 @@ impl DeviceProgram {
         Ok(Ok(nodes.finish(schedule)))
     }
 
-    /// Memory for a run, without that of a result that has a place already.
+    /// Allocates memory for a run, except for a result that has a target.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is not enough memory.
     pub(super) fn memory(&self, device: Device, has_target: bool) -> Result<RunMemory> {
         let made = if has_target { &[] } else { &self.made[..] };
         let made = made.iter().map(|&bytes| Storage::shareable(device, bytes)).collect::<Result<_>>()?;
         Ok(RunMemory { made, rest: Storage::new(device, self.rest)? })
     }
 
-    /// Starts the launches on a stream; its results.
+    /// Starts the launches on a stream, and returns the results.
     ///
     /// # Errors
     /// If the device fails.
     ///
     /// # Safety
-    /// Inputs, and the target if there is one, are on the device, or are single elements that kernels read, have the types that the executable was made for and the
-    /// alignments that this was made for; the caller keeps everybody else from writing to inputs, and from using the target,
-    /// until this returns. They were ordered to the stream, whose handle is `queue`, and the memory is new.
+    /// Inputs, and the target if there is one, are on the device, or are single elements that kernels read. They have
+    /// the types of the executable and the alignments of this program, and were ordered to the stream, whose handle is
+    /// `queue`. The memory is new. Until this returns, the caller lets nothing else write the inputs or use the target.
     pub(super) unsafe fn run(
         &self,
         inputs: &[&Array],
@@ -229,9 +228,9 @@ impl DeviceProgram {
     ) -> Result<SmallVec<[Array; 2]>> {
         let record = if self.can_fault() { queue.fault_record(faults::error)? } else { 0 };
         let base = |base: Base| match (base, target) {
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             (Base::Input(index), _) => unsafe { word(inputs[index]) },
-            // SAFETY: as above.
+            // SAFETY: passed on from the caller.
             (Base::Element(index, at), _) => unsafe { element(inputs[index], at) },
             (Base::Made(_), Some(target)) => target.ptr().addr() as u64,
             (Base::Made(number), None) => memory.made[number].ptr().addr() as u64,
@@ -240,9 +239,9 @@ impl DeviceProgram {
         };
         let value = |patch: &Patch| base(patch.base).wrapping_add(patch.distance);
         let values: SmallVec<[u64; 16]> = self.patches.iter().map(value).collect();
-        // SAFETY: words are those of plans that were made for the types and alignments of these arrays, each with the
-        // address of an array of its type or of memory of the size it asks for; all of it was ordered to the stream, and
-        // memory that is given back stays as it is until the stream has come past.
+        // SAFETY: argument buffers are those of plans for the types and alignments of these arrays. Each has the
+        // address of an array of its type, or of memory of the size it needs. All of it was ordered to the stream, and
+        // freed memory is not reused before the stream has passed this point.
         unsafe {
             if !self.replays.start(self, &values, stream, queue) {
                 for node in &self.nodes {
@@ -273,20 +272,20 @@ impl DeviceProgram {
         self.nodes.len()
     }
 
-    /// Whether all that it starts are kernels of ours.
+    /// Whether all nodes are launches of our kernels.
     pub(super) fn is_of_launches(&self) -> bool {
         self.n_matmuls == 0
     }
 
-    /// Which of the values that a run brings go into a launch.
+    /// The values of a run that a node needs.
     pub(super) fn patches(&self, node: usize) -> Range<usize> {
         self.nodes[node].patches.clone()
     }
 
-    /// Hands a launch to `work`, with its part of the values that a run brings; all nodes [are launches](Program::is_of_launches).
+    /// Calls `work` with a launch and its values of a run. All nodes [are launches](DeviceProgram::is_of_launches).
     ///
     /// # Errors
-    /// If its argument cannot be made, or those of `work`.
+    /// If its argument buffer cannot be made, or those of `work`.
     pub(super) fn with_launch<T>(
         &self,
         node: usize,
@@ -297,10 +296,10 @@ impl DeviceProgram {
         work(&node.launch(&self.argument(node, values)?))
     }
 
-    /// Hands all launches to `work`, with the values that a run brings; all nodes [are launches](Program::is_of_launches).
+    /// Calls `work` with all launches and the values of a run. All nodes [are launches](DeviceProgram::is_of_launches).
     ///
     /// # Errors
-    /// If an argument cannot be made, or those of `work`.
+    /// If an argument buffer cannot be made, or those of `work`.
     pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> Result<T>) -> Result<T> {
         let argument: Vec<Words> = self.nodes.iter().map(|node| self.argument(node, values)).collect::<Result<_>>()?;
         let launches: Vec<Launch<'_>> =
@@ -308,10 +307,10 @@ impl DeviceProgram {
         work(&launches)
     }
 
-    /// The words of a node with its part of the values that a run brings.
+    /// The argument buffer of a node with its values of a run.
     ///
     /// # Errors
-    /// If its maps cannot be made.
+    /// If its tensor maps cannot be made.
     fn argument(&self, node: &Node, values: &[u64]) -> Result<Words> {
         let mut argument = Words::from_slice(&node.argument);
         for at in node.patches.clone() {
@@ -322,7 +321,7 @@ impl DeviceProgram {
     }
 }
 
-/// An argument.
+/// An argument buffer.
 type Words = SmallVec<[u64; 64]>;
 
 impl Node {
@@ -334,7 +333,7 @@ impl Node {
     }
 }
 
-/// Words of a node for cublasLt: addresses of left operand, right operand, result, bias, and memory to work in.
+/// Words of a node that calls cublasLt: the addresses of left operand, right operand, result, bias, and workspace.
 const N_ADDRESSES: usize = 5;
 
 fn addresses(argument: &[u64]) -> Addresses {
@@ -366,7 +365,7 @@ fn accesses(start: &Start) -> impl Iterator<Item = Option<&LocatedValue>> {
     start.operands.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some))
 }
 
-/// The operand that is meant, if one is.
+/// The operand of an address, if it has one.
 fn of_operand(of: Of) -> Option<usize> {
     match of {
         Of::Operand(operand) | Of::Element(operand, _) => Some(operand),
@@ -374,23 +373,23 @@ fn of_operand(of: Of) -> Option<usize> {
     }
 }
 
-/// Launches on the way to a program.
+/// A program under construction.
 struct Nodes<'a> {
     outline: &'a Outline,
-    /// The numbers of the memories of results.
+    /// The numbers of the results' memories.
     made: &'a [usize],
-    /// Alignments.
+    /// The alignments of inputs.
     inputs: &'a [usize],
     target: Option<usize>,
     nodes: Vec<(Node, Vec<Address>)>,
-    /// Memory for the results of blocks: bytes, and the steps of its use.
+    /// Scratch memory: bytes, and the actions that use it.
     scratch: Vec<(usize, [usize; 2])>,
 }
 
-/// An address before memory is arranged: its word, what it counts from, and how far it is from there.
+/// An address before memory is arranged: its word, what it is relative to, and its offset.
 type Address = (usize, UnplacedBase, u64);
 
-/// Where an address counts from, before memory is arranged.
+/// What an address is relative to, before memory is arranged.
 #[derive(Clone, Copy)]
 enum UnplacedBase {
     Location(Location),
@@ -432,7 +431,7 @@ impl Nodes<'_> {
         self.nodes.push((Node { work, argument, maps: SmallVec::new(), patches: 0..0 }, patches));
     }
 
-    /// A product by cublasLt, of left operand, right operand and result.
+    /// Adds a product by cublasLt, of left operand, right operand and result.
     fn add_matmul(
         &mut self,
         start: &Start,
@@ -471,7 +470,7 @@ impl Nodes<'_> {
         self.push(NodeWork::Launch(functions.clone(), launch.step), launch.argument.clone(), patches);
     }
 
-    /// The launch that was added last says under this number what it finds wrong.
+    /// Sets the number of the last launch in fault records.
     fn name_last(&mut self, site: Option<u64>) {
         if let (Some(site), Some((node, patches))) = (site, self.nodes.last_mut()) {
             node.argument[argument::SITE] = site;
@@ -479,14 +478,14 @@ impl Nodes<'_> {
         }
     }
 
-    /// The argument of the launch that was added last holds these maps.
+    /// Adds tensor maps to the last launch.
     fn map_last(&mut self, maps: &[TileMap]) {
         if let Some((node, _)) = self.nodes.last_mut() {
             node.maps.extend_from_slice(maps);
         }
     }
 
-    /// Memory of an action besides that of its values; its launches hand on what is in it.
+    /// Allocates scratch memory of an action, which its launches share.
     fn scratch(&mut self, start: &Start, bytes: usize) -> UnplacedBase {
         let used = [start.action, start.action];
         if self.scratch.last().is_none_or(|&(_, last)| last != used) {
@@ -495,7 +494,7 @@ impl Nodes<'_> {
         UnplacedBase::Scratch(self.scratch.len() - 1)
     }
 
-    /// Arranges what is not kept, and puts the parts together.
+    /// Arranges the memory that is not kept, and completes the program.
     fn finish(self, schedule: &Schedule) -> DeviceProgram {
         let outline = self.outline;
         let own = outline.memories.iter().enumerate().filter(|(_, memory)| !memory.is_kept);

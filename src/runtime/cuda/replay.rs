@@ -1,13 +1,14 @@
 #![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
-//! Programs that are started as one graph.
+//! Programs that are started as one CUDA graph.
 //!
-//! What a graph saves is the host's time: one call starts all launches. Making it takes as long as some runs, so a program
-//! earns it by running [`CALLS`] times on a stream; from then on each run changes the arguments that are not those of the run
-//! before, mostly few since memory comes back, and starts it. A stream has a graph of its own: runs of one graph wait for each
-//! other, on whatever streams they are. Threads that share a stream take turns while they change and start it.
+//! A graph saves time of the host: one call starts all launches. Making it takes as long as some runs, so it is made
+//! once the program has run [`CALLS`] times on a stream. From then on, each run updates the argument buffers that
+//! changed since the run before, and starts the graph. These are few, because the allocator reuses memory. Every stream
+//! has a graph of its own, because runs of one graph wait for each other on any streams. Threads that share a stream
+//! take turns with it.
 //!
-//! A driver that has no graphs, or refuses one, is not asked again by the program, and launches start one by one: no run fails
-//! for a graph.
+//! If the driver lacks graphs, or refuses one, the program does not ask again, and launches start one by one. So no run
+//! fails because of a graph.
 
 use super::counts;
 use super::program::DeviceProgram;
@@ -17,13 +18,13 @@ use crate::error::Result;
 use smallvec::SmallVec;
 use std::sync::{Mutex, PoisonError};
 
-/// Runs of a program on a stream before the one that makes its graph.
+/// Runs of a program on a stream before its graph is made.
 pub(super) const CALLS: u32 = 8;
 
 /// Fewest launches of a graph: starting one takes the host about as long as two launches.
 pub(super) const MIN_NODES: usize = 3;
 
-/// Streams that have graphs of one program.
+/// Most streams that have graphs of one program.
 const MAX_STREAMS: usize = 4;
 
 /// The graphs of a program.
@@ -32,9 +33,9 @@ pub(super) struct Replays(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Those of the streams that ran it last, the last one last.
+    /// Those of the streams that ran it last, the most recent last.
     streams: SmallVec<[OfStream; 1]>,
-    /// Whether the driver said no.
+    /// Whether the driver refused a graph.
     refused: bool,
 }
 
@@ -44,17 +45,17 @@ struct OfStream {
     ready: Option<InstantiatedGraph>,
 }
 
-/// A graph, and the values that its launches have.
+/// A graph, and the current values of its launches.
 struct InstantiatedGraph {
     graph: Graph,
     values: Vec<u64>,
 }
 
 impl Replays {
-    /// Starts a program with these values by a graph, if it is time to; whether it did.
+    /// Starts a program with these values by a graph, if it has run often enough. Returns whether it did.
     ///
     /// # Safety
-    /// All launches of the program may be started on the stream, whose handle is `queue`, with these values.
+    /// All launches of the program may be started with these values on the stream, whose handle is `queue`.
     pub(super) unsafe fn start(&self, program: &DeviceProgram, values: &[u64], stream: &Stream, queue: &Queue) -> bool {
         if program.n_nodes() < MIN_NODES || !program.is_of_launches() || !has_graphs() {
             return false;
@@ -68,10 +69,10 @@ impl Replays {
             of_stream.calls += 1;
             return false;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         let started = unsafe { of_stream.start(program, values, queue) };
         if started.is_err() {
-            // The launches, one by one, say what is wrong with the device, if anything is.
+            // Launching one by one reports any error of the device.
             *state = State { streams: SmallVec::new(), refused: true };
             return false;
         }
@@ -100,14 +101,14 @@ impl OfStream {
     unsafe fn start(&mut self, program: &DeviceProgram, values: &[u64], queue: &Queue) -> Result<()> {
         let ready = match &mut self.ready {
             Some(ready) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: passed on from the caller.
                 unsafe { ready.change(program, values)? };
                 ready
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             None => self.ready.insert(unsafe { InstantiatedGraph::new(program, values)? }),
         };
-        // SAFETY: the caller's promise; the launches have these values now.
+        // SAFETY: passed on from the caller; the launches have these values now.
         unsafe { ready.graph.start(queue) }
     }
 }
@@ -120,7 +121,7 @@ impl InstantiatedGraph {
         Ok(InstantiatedGraph { graph, values: values.to_vec() })
     }
 
-    /// Gives launches the values that they do not have.
+    /// Updates the launches whose values differ.
     unsafe fn change(&mut self, program: &DeviceProgram, values: &[u64]) -> Result<()> {
         for node in 0..program.n_nodes() {
             let of_node = program.patches(node);

@@ -1,51 +1,52 @@
-//! How long a product takes, by a model: as long as its arithmetic or its bytes, whichever takes longer.
+//! A roofline model of products: time is that of the arithmetic or of the bytes, whichever is longer.
 //!
-//! It is asked one question, who computes a product with `Numerics::Fast`, and compares sums of its own. So what counts are
-//! ratios: of arithmetic to memory, and of the two ways to each other. The device is the H200 of NVIDIA's data sheet; those of compute
-//! capability 8.0 and later have about the same ratio. **None of the shares was measured**: `OPFUSE_CUDA_PRODUCTS` has both ways
-//! measured, as `scripts/gpu` does.
+//! It only chooses what computes a product with `Numerics::Fast`, and compares its own estimates. So only ratios
+//! matter: of arithmetic to memory, and of the two implementations. The device is the H200 of NVIDIA's data sheet;
+//! those of compute capability 8.0 and later have similar ratios. **None of the shares was measured**: `scripts/gpu`
+//! measures both implementations by `OPFUSE_CUDA_PRODUCTS`.
 
 use crate::codegen::kernel::Source;
 use crate::codegen::lower::Lowered;
 use crate::codegen::product::ProductShape;
 use crate::ir::DType;
 
-/// Bytes a second of memory (data sheet).
+/// Bytes per second of memory (data sheet).
 const BANDWIDTH: f64 = 4.8e12;
-/// Operations a second on 16-bit floats, on tensor cores (data sheet).
+/// Operations per second on 16-bit floats, on tensor cores (data sheet).
 const HALF_PEAK: f64 = 989e12;
-/// On f32, without TF32 (data sheet).
+/// The same on f32, without TF32 (data sheet).
 const F32_PEAK: f64 = 67e12;
-/// On f64, on tensor cores and without (data sheet).
+/// The same on f64, on tensor cores and without (data sheet).
 const F64_TENSOR_PEAK: f64 = 67e12;
 const F64_PEAK: f64 = 34e12;
 
-/// What cublasLt reaches of that (expected: 780 of 989 for large products of 16-bit floats).
+/// The share of that peak that cublasLt reaches (expected: 780 of 989 for large products of 16-bit floats).
 const OF_CUBLASLT: f64 = 0.8;
-/// What the kernels of `codegen::cuda` reach (expected: `mma.sync` feeds the tensor cores of compute capability 9.0 at six tenths of
-/// the speed of `wgmma`, and shared memory is in the way of canonical chains).
+/// The share that the kernels of `codegen::cuda` reach. Expected: `mma.sync` feeds the tensor cores of compute
+/// capability 9.0 at six tenths of the speed of `wgmma`, and shared memory limits canonical chains.
 const OF_OWN: f64 = 0.5;
 
-/// Seconds of the host for a call of cublasLt (expected). Kernels of a graph take next to none, and a run with such a call is none.
+/// Seconds of the host for a call of cublasLt (expected). Kernels of a CUDA graph take almost none, and a run with such
+/// a call is no graph.
 const CALL: f64 = 3e-6;
 
-/// Who computes a product.
+/// What computes a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Own,
     CublasLt,
 }
 
-/// What the kernel after a product moves, in bytes.
+/// The memory traffic of an epilogue candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EpilogueTraffic {
-    /// As a pass of its own: the product and all else that it reads or writes.
+    /// Bytes of a separate pass: the product, and everything else that it reads or writes.
     pub(super) bytes: usize,
-    /// Whether it is computed where the product's sums are.
+    /// Whether it is fused with the product.
     pub(super) is_fused: bool,
 }
 
-/// Seconds that a product takes, with the kernel behind it if there is one.
+/// Seconds of a product, with its epilogue candidate if there is one.
 pub(super) fn seconds(who: Who, shape: &ProductShape, epilogue: Option<EpilogueTraffic>) -> f64 {
     let &ProductShape { dtype, result, batch, m, k, n, .. } = shape;
     let [batch, m, k, n] = [batch, m, k, n].map(|size| size as f64);
@@ -58,7 +59,7 @@ pub(super) fn seconds(who: Who, shape: &ProductShape, epilogue: Option<EpilogueT
     let arithmetic = 2.0 * batch * m * k * n / peak;
     let (with_product, pass) = match epilogue {
         None => (operands + result, 0.0),
-        // What is not stored is not read either.
+        // A product that is not stored is not read either.
         Some(EpilogueTraffic { bytes, is_fused: true }) => (operands + (bytes as f64 - result).max(0.0), 0.0),
         Some(EpilogueTraffic { bytes, is_fused: false }) => (operands + result, bytes as f64 / BANDWIDTH),
     };
@@ -88,7 +89,7 @@ fn own_peak(dtype: DType) -> f64 {
     }
 }
 
-/// Bytes that a kernel moves as a pass of its own; of what is broadcast, each element once.
+/// Bytes that a kernel moves as a separate pass; broadcast elements count once.
 pub(super) fn bytes_of(lowered: &Lowered) -> usize {
     let (kernel, geometry) = (&lowered.kernel, &lowered.geometry);
     let sizes = || geometry.rows.iter().chain(&geometry.inner);
@@ -111,7 +112,7 @@ mod tests {
         ProductShape { dtype, result: dtype, batch: 1, m: size, k, n: size, left: [0, k, 1], right: [0, size, 1] }
     }
 
-    /// How many times as long our kernel takes.
+    /// The time of our kernel relative to that of cublasLt.
     fn ratio(shape: &ProductShape, own: Option<EpilogueTraffic>, other: Option<EpilogueTraffic>) -> f64 {
         seconds(Who::Own, shape, own) / seconds(Who::CublasLt, shape, other)
     }
@@ -132,7 +133,7 @@ mod tests {
         assert!(ratio(&thin, epilogue(&thin, true), epilogue(&thin, false)) < 1.0);
         let deep = square(DType::BF16, 8192, 8192);
         assert!(ratio(&deep, epilogue(&deep, true), epilogue(&deep, false)) > 1.0);
-        // Both of them as passes, or both fused: cublasLt again.
+        // Both as separate passes, or both fused: cublasLt again.
         for is_fused in [false, true] {
             assert!(ratio(&deep, epilogue(&deep, is_fused), epilogue(&deep, is_fused)) > 1.0);
         }

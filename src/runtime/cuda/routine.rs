@@ -1,5 +1,5 @@
 #![allow(unsafe_code, reason = "starts routines on addresses of a device")]
-//! Procedures on whole arrays on a device: planned, compiled and started like kernels.
+//! Routines on a device: planned, compiled and started like kernels.
 
 use super::counts;
 use super::faults::{self, Blame};
@@ -17,21 +17,21 @@ use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
-/// A routine of operands of some types on a device.
+/// A routine for operands of some types on a device.
 pub(super) struct DeviceRoutine {
     device: Device,
     /// For operands on the device, and for a key on the host.
     plans: [RoutinePlan; 2],
-    /// What it is called where it finds an index outside its dimension, if it can.
+    /// The number of the launch in fault records, if it can have faults.
     site: Option<u64>,
     functions: [OnceLock<Arc<Functions>>; 2],
 }
 
 impl DeviceRoutine {
-    /// The routine of an op; its code is made when it first runs.
+    /// The routine of an op. Its code is made when it first runs.
     ///
     /// # Errors
-    /// The reason why there is no code for it.
+    /// The reason why there is no CUDA source for it.
     pub(super) fn new(
         device: Device,
         op: Op,
@@ -46,12 +46,12 @@ impl DeviceRoutine {
         Ok(DeviceRoutine { device, plans, site, functions: Default::default() })
     }
 
-    /// What it is called where it finds an index outside its dimension, if it can.
+    /// The number of the launch in fault records, if it can have faults.
     pub(super) fn site(&self) -> Option<u64> {
         self.site
     }
 
-    /// How it is launched, and its code; `key_on_host` as for [`RoutinePlan::new`].
+    /// Its plan and its code; `key_on_host` as for [`RoutinePlan::new`].
     ///
     /// # Errors
     /// If its code cannot be made.
@@ -67,11 +67,11 @@ impl DeviceRoutine {
     /// Starts it on a stream whose handle is `queue`.
     ///
     /// # Errors
-    /// If its code cannot be made, memory cannot be had, or the device fails.
+    /// If its code cannot be made, there is not enough memory, or the device fails.
     ///
     /// # Safety
-    /// Arrays are on the device, or a key of two elements on the host, and have the types that this was made for; the caller keeps
-    /// everybody else from writing to operands, and from using the result, until this returns.
+    /// Arrays are on the device, or a key of two elements on the host, and have the types that this was made for. Until
+    /// this returns, the caller lets nothing else write the operands or use the result.
     pub(super) unsafe fn start(
         &self,
         operands: &[&Array],
@@ -91,7 +91,7 @@ impl DeviceRoutine {
             for &(word, of) in &launch.places {
                 argument[word] = argument[word].wrapping_add(match of {
                     Of::Operand(operand) => operands[operand].ptr().addr() as u64,
-                    // SAFETY: the caller's promise.
+                    // SAFETY: passed on from the caller.
                     Of::Element(operand, at) => unsafe { element(operands[operand], at) },
                     Of::Result => result.ptr().addr() as u64,
                     Of::Scratch => scratch.ptr().addr() as u64,
@@ -101,9 +101,9 @@ impl DeviceRoutine {
                 (argument[FAULTS], argument[SITE]) = (record, site);
             }
             let step = launch.step;
-            // SAFETY: the words are those of the plan, with the addresses of arrays that have the types it was made for, and of
-            // memory of the size it asks for; all of it was ordered to this stream, and memory that is given back stays as it is
-            // until the stream has come past.
+            // SAFETY: the argument buffer is that of the plan, with the addresses of arrays of the types it was made
+            // for, and of memory of the size it needs. All of it was ordered to this stream, and freed memory is not
+            // reused before the stream has passed this point.
             unsafe { functions[step.entry].start(queue, step.grid, step.block, &argument)? };
         }
         counts::launched(plan.launches.len() as u64);
@@ -111,13 +111,13 @@ impl DeviceRoutine {
     }
 }
 
-/// Whom to blame for an index outside its dimension.
+/// The op that an index out of range belongs to.
 fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[Place<'_>]) -> Blame {
     match routine {
         Routine::FlatIndex => Blame::FlatIndex(op, FlatIndex::read(attrs).wrap),
         Routine::Scan(_) | Routine::Recurrence | Routine::Argsort | Routine::Scatter(_) | Routine::Bits => {
             let Along { dim } = Along::read(attrs);
-            // Whoever plans it knows that the dim is there.
+            // Planning has checked the dim.
             Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))
         }
     }

@@ -1,4 +1,4 @@
-//! Whole arrays between the host and a device.
+//! Copies whole arrays between the host and a device.
 
 use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::error::Result;
@@ -10,7 +10,7 @@ pub fn device_of(devices: impl IntoIterator<Item = Device>) -> Option<Device> {
     devices.into_iter().find(|device| device.kind == DeviceKind::Cuda)
 }
 
-/// An array of the host as one on a device that lies as it does.
+/// Copies an array of the host to a device, with the same layout.
 pub(super) fn uploaded(device: Device, array: &Array) -> Result<Array> {
     let (start, end) = (array.layout.offset * array.dtype.size(), array.layout.extent() * array.dtype.size());
     let storage = array.storage.read(|bytes| Storage::copy_of(device, &bytes[start.min(end)..end]))?;
@@ -18,10 +18,11 @@ pub(super) fn uploaded(device: Device, array: &Array) -> Result<Array> {
     Ok(Array { storage: Shared::new(storage), dtype: array.dtype, layout: layout.into() })
 }
 
-/// The elements of an array, and what is between them, on the host; `fetch` copies bytes of its storage, from one on.
+/// Copies the elements of an array, and what is between them, to the host; `fetch` copies bytes of its storage,
+/// starting at an offset.
 ///
 /// # Errors
-/// If there is no memory, or the device fails.
+/// If there is not enough memory, or the device fails.
 pub fn fetched(array: &Array, fetch: impl FnOnce(&Storage, usize, &mut [u8]) -> Result<()>) -> Result<Array> {
     let size = array.dtype.size();
     let (start, end) = (array.layout.offset * size, array.layout.extent() * size);

@@ -1,12 +1,12 @@
-//! Matrix products: the door, and how a product is spread over threads.
+//! Matrix products, and how they are distributed to threads.
 //!
-//! Products of f32 and f64 have one canonical order: an element is one chain of fused multiply-adds over the inner dimension,
-//! from its beginning, starting at +0.0; a NaN has no sign and payload. So a row has its bits whatever the number of rows and
-//! columns beside it, the strides, the threads and the machine. `tile` computes, `piece` says in which order memory is gone
-//! through, `pack` moves operands, `vector` names instructions. 16-bit floats go through f32 with one rounding at the end,
-//! integers through a plain loop that wraps.
+//! Products of f32 and f64 have one canonical order. An element is one chain of fused multiply-adds over the inner
+//! dimension from its start, beginning with +0.0; a NaN has no sign and payload. So a row has the same bits whatever
+//! the number of rows and columns, the strides, the threads and the processor. `tile` computes, `piece` orders the
+//! accesses to memory, `pack` packs operands, and `vector` wraps instructions. 16-bit floats are computed in f32 with
+//! one rounding at the end, integers in a plain wrapping loop.
 //!
-//! A product is cut into parts of its result, one chain never: there is no sum of partial sums.
+//! A product is cut into parts of its result. A chain is never cut: there are no sums of partial sums.
 
 mod pack;
 mod piece;
@@ -26,23 +26,25 @@ use crate::ir::{DType, Layout, TensorType};
 use piece::{Piece, even};
 use tile::Multiply;
 
-/// Multiply-adds from which a second thread pays.
+/// Multiply-adds that pay for one more thread.
 const WORTH_A_THREAD: usize = 1 << 18;
-/// Columns of a part from which tiles pay, and what its width is a multiple of: tiles are not cut.
+/// Columns per thread from which cutting along the columns pays.
 const COLUMNS: usize = 128;
+/// Parts have a multiple of this many columns, so that tiles are not cut.
 const TILE: usize = 32;
-/// Columns of a thread from which it has more parts than one, and most of them: one that is held up does not hold up the
-/// others for long.
+/// Columns per thread from which it gets more than one part, so that a slow thread does not delay the others for long.
 const WIDE: usize = 512;
+/// Most parts per thread.
 const PARTS: usize = 2;
-/// Rows of a thread from which packing a right operand of its own, at most twice as large as the left one, takes less than
-/// reading all of the left one: mostly the thread has made these rows, too, and will go on with them.
+/// Rows per thread from which rows are cut. Packing a right operand per thread, at most twice as large as the left one,
+/// then takes less time than reading all of the left one. Mostly the thread has also made these rows, and will use the
+/// result.
 const ROWS: usize = 256;
 
-/// `a @ b` of 2-d operands, or of batches of them, into new memory of type `ty`.
+/// Computes `a @ b` of 2-d operands, or of batches of them, into new memory of type `ty`.
 ///
 /// # Errors
-/// Out of memory. Shapes were checked by the op's inference.
+/// Out of memory. The op's inference has checked the shapes.
 pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     if a.dtype() != ty.dtype {
         return unrounded(a, b, ty);
@@ -63,7 +65,7 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     Ok(out)
 }
 
-/// The shape of a product of two operands of a dtype, and how they lie; a result of f32 may be that of narrower operands.
+/// The shape of a product of operands with these layouts. A result of f32 may be that of narrower operands.
 pub(super) fn shape([a, b]: [&Layout; 2], dtype: DType, result: DType) -> ProductShape {
     let rank = a.rank();
     let batch = if rank == 3 { a.sizes[0] } else { 1 };
@@ -77,7 +79,7 @@ pub(super) fn strides(layout: &Layout) -> [usize; 3] {
     [if rank == 3 { strides[0] } else { 0 }, strides[rank - 2], strides[rank - 1]]
 }
 
-/// Some rows of a product of floats; strides of rows and columns count elements, those of the result are dense.
+/// Some rows of a product of floats. Strides of rows and columns are in elements; the result is dense.
 pub(super) struct Rows {
     pub(super) m: usize,
     pub(super) k: usize,
@@ -93,12 +95,12 @@ impl Rows {
     /// Multiplies on this thread.
     ///
     /// # Safety
-    /// The pointers are good for `m * k`, `k * n` and `m * n` elements of the dtype at the strides; nobody writes the
-    /// operands and nobody else uses the result meanwhile.
+    /// The pointers are valid for `m * k`, `k * n` and `m * n` elements of the dtype at the strides. Meanwhile nothing
+    /// writes the operands, and nothing else uses the result.
     #[allow(unsafe_code, reason = "passes the contract of the pointers on")]
     pub(super) unsafe fn run(&self, dtype: DType) {
         match dtype {
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             DType::F32 => unsafe { self.multiply::<f32>() },
             // SAFETY: the same.
             DType::F64 => unsafe { self.multiply::<f64>() },
@@ -114,7 +116,7 @@ impl Rows {
     unsafe fn multiply<T: Multiply>(&self) {
         let &Rows { m, k, n, dst, lhs, strides: left, rhs, right } = self;
         let piece = Piece { m, k, n, a: lhs.cast(), left, b: rhs.cast(), right, c: dst.cast::<T>(), c_row: n };
-        // SAFETY: the caller's promise; the level is one of this machine.
+        // SAFETY: passed on from the caller; the level is one of this processor.
         unsafe { piece.multiply(T::kernels(Isa::best())) };
     }
 }
@@ -122,7 +124,7 @@ impl Rows {
 fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
     let ProductShape { batch, m, k, n, left, right, .. } = shape;
     let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    // Else columns are cut rather than rows: parts of few rows would each pack all of the right operand.
+    // Otherwise columns are cut: parts of few rows would each pack all of the right operand.
     let is_tall = m >= ROWS * threads && 2 * m >= n;
     let (rows, columns) = if threads == 1 || batch >= 2 * threads {
         (m.max(1), n.max(1))
@@ -148,9 +150,9 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
             c_row: n,
         };
         #[allow(unsafe_code, reason = "pieces are raw pointers")]
-        // SAFETY: the layouts of `a` and `b` lie inside their storages, which they keep alive, and the run that calls
-        // this holds the locks of shared ones, so nobody writes to them; `out` is new memory of `batch * m * n` elements
-        // that only this call knows, and each index writes its own part. The level is one of this machine.
+        // SAFETY: the layouts of `a` and `b` are inside their storages, which they keep alive. The run that calls this
+        // holds the locks of shared ones, so nothing writes to them. `out` is new memory of `batch * m * n` elements
+        // that only this call has, and each index writes its own part. The level is one of this processor.
         unsafe {
             piece.multiply(T::kernels(Isa::best()));
         }
@@ -158,7 +160,7 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
     pool::run(batch * down * across, threads, &one);
 }
 
-/// 16-bit floats: widened, multiplied in f32, rounded once.
+/// Computes 16-bit floats: widened, multiplied in f32, rounded once.
 fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result<()> {
     let product = unrounded(a, b, &TensorType { dtype: DType::F32, ..ty.clone() })?;
     if ty.dtype == DType::F16 {
@@ -169,7 +171,7 @@ fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result
     Ok(())
 }
 
-/// The sums of a product of 16-bit floats, of type `ty`.
+/// The unrounded sums of a product of 16-bit floats, of type `ty`.
 fn unrounded(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     if a.dtype() == DType::F16 {
         return product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, ty);
@@ -177,7 +179,7 @@ fn unrounded(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, ty)
 }
 
-/// The same elements in f32, where they lie if there are no gaps between them, else in rows.
+/// The same elements in f32, with the same layout if there are no gaps between them, else row-major.
 fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
     let layout = &array.layout;
     let rows = TensorType::contiguous(DType::F32, &layout.sizes);
@@ -191,14 +193,14 @@ fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
     Ok(to)
 }
 
-/// Overwrites new memory with what becomes of these elements, side by side.
+/// Overwrites new memory with the converted elements.
 fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl Fn(T) -> U) {
     let storage = to.storage.get_mut().expect("new memory has one owner");
     let to: &mut [U] = bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<U>()]);
     from.iter().zip(to).for_each(|(&from, to)| *to = convert(from));
 }
 
-/// Integers, which wrap; row-major.
+/// Computes products of integers, which wrap; row-major.
 fn wrapping<T: bytemuck::Pod>(
     a: &Array,
     b: &Array,
@@ -226,11 +228,11 @@ fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
     storage.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
 }
 
-/// What lies between the first and the last element, with them.
+/// The memory from the first to the last element.
 fn stretch<T: bytemuck::AnyBitPattern>(array: &Array) -> &[T] {
     let (first, end) = (array.layout.offset, array.layout.extent());
     #[allow(unsafe_code, reason = "the lock is held by the caller")]
-    // SAFETY: the run that calls this holds the locks of its inputs, and what it made itself nobody else knows.
+    // SAFETY: the run that calls this holds the locks of its inputs, and nothing else has what it made itself.
     let bytes = unsafe { array.storage.bytes() };
     bytemuck::cast_slice(&bytes[first.min(end) * size_of::<T>()..end * size_of::<T>()])
 }

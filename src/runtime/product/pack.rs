@@ -1,18 +1,18 @@
-//! Packing: parts of operands moved to where tiles read them one after the other.
+//! Packing: copies parts of operands to memory that tiles read contiguously.
 
 #![allow(unsafe_code, reason = "operands are raw pointers, and so is the memory of a thread that they are packed to")]
 
 use super::tile::{Kernels, Multiply, Panels};
 use std::cell::Cell;
 
-/// The unit of a thread's memory for packed operands, as large as a vector and a cache line.
+/// The unit of a thread's memory for packed operands: a vector and a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
     _bytes: [u8; 64],
 }
 
-/// A thread's memory for packed operands, which it keeps: blocks have a fixed greatest size.
+/// A thread's memory for packed operands. It is kept, because blocks have a largest size.
 pub(super) struct Scratch;
 
 thread_local! {
@@ -20,12 +20,12 @@ thread_local! {
 }
 
 impl Scratch {
-    /// Calls `work` with memory for some elements, whose values are any.
+    /// Calls `work` with memory for some elements, whose values are arbitrary.
     pub(super) fn with<T: Multiply>(elements: usize, work: impl FnOnce(*mut T)) {
         if elements == 0 {
             return work(std::ptr::dangling_mut());
         }
-        // Whoever needs memory while `work` runs makes their own.
+        // A nested call of `with` allocates its own.
         let mut lines = LINES.take();
         let needed = (elements * size_of::<T>()).div_ceil(size_of::<Line>());
         if lines.len() < needed {
@@ -36,11 +36,11 @@ impl Scratch {
     }
 }
 
-/// Packs columns of a right operand, or rows of a left one as if they were that. Behind the last column of its vector are zeros.
+/// Packs columns of a right operand, or rows of a left one as columns. The last vector is padded with zeros.
 ///
 /// # Safety
-/// The machine has the level of `kernels`; `b` is good for the panels' steps and so many columns at the strides, and the
-/// panels have room for whole vectors of them.
+/// The processor has the level of `kernels`. `b` is valid for the panels' steps and so many columns at the strides, and
+/// the panels have room for whole vectors of them.
 pub(super) unsafe fn pack<T: Multiply>(
     kernels: &Kernels<T>,
     b: *const T,
@@ -49,7 +49,7 @@ pub(super) unsafe fn pack<T: Multiply>(
     panels: &Panels<T>,
 ) {
     if column == 1 {
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         return unsafe { (kernels.copy)(b, row, columns, panels) };
     }
     let lanes = kernels.lanes;
@@ -57,7 +57,7 @@ pub(super) unsafe fn pack<T: Multiply>(
         let (from, to) = (b.wrapping_add(first * column), panels.column(first));
         let here = lanes.min(columns - first);
         let transposed = if row == 1 && here == lanes { panels.k / kernels.deep * kernels.deep } else { 0 };
-        // SAFETY: the caller's promise, for the steps that are turned and for the others.
+        // SAFETY: passed on from the caller, for the steps that are transposed and for the others.
         unsafe {
             (kernels.transpose)(from, column, to, panels.width, transposed);
             for step in transposed..panels.k {

@@ -1,29 +1,32 @@
 //! A piece of a product: its loops over tiles, on one thread.
 //!
-//! Columns and the inner dimension are cut into blocks whose part of the right operand stays in a core's second-level cache
-//! while the rows go by, some at a time. That part is packed into panels, unless it is used so rarely, or lies so close
-//! together, that it is read where it is. The left operand is read where it is, unless its elements lie far apart. None of
-//! this changes a bit (`tile`). A product with a single column is computed as one with a single row, whose vectors are full.
+//! Columns and the inner dimension are cut into blocks, such that the block of the right operand stays in a core's
+//! second-level cache while rows are computed, some at a time. That block is packed into panels, unless it is used so
+//! rarely, or is so compact, that it is read in place. The left operand is read in place, unless its elements are far
+//! apart. None of this changes a bit (`tile`). A product with a single column is computed as one with a single row,
+//! whose vectors are full.
 
 #![allow(unsafe_code, reason = "tiles of operands and results are raw pointers")]
 
 use super::pack::{Scratch, pack};
 use super::tile::{Kernels, Multiply, Panels, Tile};
 
-/// Bytes of a block's steps of the inner dimension; fewer where each step of the left operand lies in a page of its own.
+/// Bytes of a block along the inner dimension.
 const BLOCK_DEPTH: usize = 2 << 10;
+/// The same where each step of the left operand is in another page.
 const SCATTERED_DEPTH: usize = 1 << 10;
-/// Bytes of a packed block, which is about half of a second-level cache.
+/// Bytes of a packed block: about half of a second-level cache.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes over which what is read in place may be spread: more would be too many pages, and too few sets of a cache.
+/// Most bytes over which an operand that is read in place may be spread. More would be too many pages, and too few
+/// cache sets.
 const CLOSE: usize = 64 << 10;
 
-/// Bytes of a single row's columns that are computed side by side.
+/// Bytes of a single row's columns that are computed together.
 const ROW_BYTES: usize = 16 << 10;
 /// Slivers of rows that are packed at a time, so that whole cache lines are read.
 const SLIVERS: usize = 4;
 
-/// Some rows and columns of a product. Strides count elements: those of rows, then those of columns.
+/// Some rows and columns of a product. Strides are in elements, of rows and of columns.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<T> {
     pub(super) m: usize,
@@ -33,13 +36,13 @@ pub(super) struct Piece<T> {
     pub(super) left: [usize; 2],
     pub(super) b: *const T,
     pub(super) right: [usize; 2],
-    /// Columns of the result lie side by side.
+    /// The columns of the result are contiguous.
     pub(super) c: *mut T,
-    /// From row to row.
+    /// The stride of its rows.
     pub(super) c_row: usize,
 }
 
-/// `length` in equal parts of at most `most`, each but the last a multiple of `unit`.
+/// The size of equal parts of `length`: at most `most`, and a multiple of `unit` except for the last.
 pub(super) fn even(length: usize, most: usize, unit: usize) -> usize {
     let parts = length.div_ceil(most.max(unit)).max(1);
     length.div_ceil(parts).next_multiple_of(unit).max(unit)
@@ -49,8 +52,8 @@ impl<T: Multiply> Piece<T> {
     /// Multiplies on this thread.
     ///
     /// # Safety
-    /// The machine has the level of `kernels`. The pointers are good for `m * k`, `k * n` and `m * n` elements at the
-    /// strides; nobody writes the operands and nobody else uses the result meanwhile.
+    /// The processor has the level of `kernels`. The pointers are valid for `m * k`, `k * n` and `m * n` elements at
+    /// the strides. Meanwhile nothing writes the operands, and nothing else uses the result.
     pub(super) unsafe fn multiply(&self, kernels: &Kernels<T>) {
         let &Piece { m, k, n, a, left, b, right, c, c_row } = self;
         if m * n == 0 {
@@ -64,7 +67,7 @@ impl<T: Multiply> Piece<T> {
             return unsafe { transposed.multiply(kernels) };
         }
         if m == 1 && (right[1] == 1 || right[0] == 1 && n >= lanes) {
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             return unsafe { self.row(kernels) };
         }
         let width = 2 * lanes;
@@ -73,7 +76,7 @@ impl<T: Multiply> Piece<T> {
         let depth = even(k, if pack_rows { SCATTERED_DEPTH } else { BLOCK_DEPTH } / size, 1);
         let in_place = right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
         let columns = even(n, BLOCK_BYTES / (depth * size), width);
-        // A part of a vector is packed, with the whole one in front of it if the two are a tile.
+        // A part of a vector is packed, with the whole vector before it if the two are a tile.
         let unit = if n.is_multiple_of(lanes) { lanes } else { width };
         let panel = if in_place && n % width <= lanes { lanes } else { width };
         let packed_columns = match in_place {
@@ -102,17 +105,17 @@ impl<T: Multiply> Piece<T> {
                         piece: block,
                     };
                     let rows = Panels { to: scratch, width: packed_rows, k: block.piece.k };
-                    // SAFETY: the caller's promise for these columns and steps; scratch has room for them.
+                    // SAFETY: passed on from the caller, for these columns and steps; scratch has room for them.
                     unsafe { block.multiply(kernels, pack_rows.then_some(rows)) };
                 }
             }
         });
     }
 
-    /// A single row.
+    /// Computes a single row.
     ///
     /// # Safety
-    /// As for [`Piece::multiply`]; rows of the right operand are contiguous, or its columns are and they fill a vector.
+    /// As for [`Piece::multiply`]. Rows of the right operand are contiguous, or its columns are and they fill a vector.
     unsafe fn row(&self, kernels: &Kernels<T>) {
         let &Piece { k, n, a, left, b, right, c, .. } = self;
         let (run, b_step, most) = match right {
@@ -125,19 +128,19 @@ impl<T: Multiply> Piece<T> {
             let (panel, c_row) = (std::ptr::null_mut(), 0);
             let row =
                 Tile { k, a, a_row: 0, a_step, b, b_step, panel, c, c_row, columns, is_first: true, is_last: true };
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             unsafe { run(&row) };
         }
     }
 }
 
-/// How rows are cut into slivers, each as high as there are kernels or lower.
+/// How rows are cut into slivers, whose heights have kernels.
 #[derive(Clone, Copy)]
 struct Slivers {
     rows: usize,
-    /// Rows of the first, if that has to be high.
+    /// Rows of the first sliver, if it needs a certain height.
     first: usize,
-    /// How many share the other rows evenly.
+    /// The number of slivers that share the other rows evenly.
     others: usize,
 }
 
@@ -150,14 +153,14 @@ impl Slivers {
         usize::from(self.first > 0) + self.others
     }
 
-    /// The row that a sliver begins with.
+    /// The first row of a sliver.
     fn start(self, sliver: usize) -> usize {
         let other = sliver.checked_sub(usize::from(self.first > 0));
         other.map_or(0, |other| self.first + other * (self.rows - self.first) / self.others.max(1))
     }
 }
 
-/// All rows of a piece, and as many columns and steps as caches hold.
+/// All rows of a piece, with as many columns and steps as fit the caches.
 struct CacheBlock<T> {
     piece: Piece<T>,
     is_first: bool,
@@ -169,19 +172,19 @@ struct CacheBlock<T> {
 
 impl<T: Multiply> CacheBlock<T> {
     /// # Safety
-    /// As for [`Piece::multiply`]; the panels have memory, and so have those that rows of the left operand are packed to.
+    /// As for [`Piece::multiply`]; the panels have memory, and so have those for packed rows of the left operand.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
         let &Piece { m, k, n, a, left, b, right, c, c_row } = piece;
         let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
-        // Whole tiles of columns that lie side by side are packed by the first sliver on its way, the others before.
+        // Whole tiles of contiguous columns are packed by the first sliver while it computes, the others before.
         let width = 2 * lanes;
         let on_the_way = right[1] == 1 && in_place == 0 && panels.width == width && m > most;
         let packing = if on_the_way { n / width * width } else { 0 };
         let before = in_place.max(packing);
         if before < n {
             let panels = Panels { to: panels.column(before - in_place), ..*panels };
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             unsafe { pack(kernels, b.wrapping_add(before * right[1]), right, n - before, &panels) };
         }
         let slivers = Slivers::new(m, if packing > 0 { most } else { 0 }, most);
@@ -195,7 +198,8 @@ impl<T: Multiply> CacheBlock<T> {
                     if sliver % SLIVERS == 0 {
                         packed = row;
                         let end = slivers.start((sliver + SLIVERS).min(slivers.count()));
-                        // SAFETY: the caller's promise. As columns of what is turned, the rows fit the memory.
+                        // SAFETY: passed on from the caller. The rows, as columns of the transposed operand, fit the
+                        // memory.
                         unsafe { pack(kernels, a.wrapping_add(row * left[0]), [left[1], left[0]], end - row, rows) };
                     }
                     (rows.column(row - packed).cast_const(), 1, rows.width)
@@ -205,7 +209,7 @@ impl<T: Multiply> CacheBlock<T> {
             let c = c.wrapping_add(row * c_row);
             let mut column = 0;
             while column < n {
-                // Columns from here that lie in one place.
+                // Columns from here on that are in the same place.
                 let (b, b_step, rest) = if column < read_in_place {
                     (b.wrapping_add(column), right[0], read_in_place - column)
                 } else {
@@ -220,8 +224,8 @@ impl<T: Multiply> CacheBlock<T> {
                 };
                 let columns = rest.min(vectors * lanes);
                 let (panel, c) = (panels.column(column), c.wrapping_add(column));
-                // SAFETY: the caller's promise. Vectors read columns in place only where all of their lanes are columns,
-                // and whole vectors of panels; those that pack write where the panels of these columns are.
+                // SAFETY: passed on from the caller. Vectors read columns in place only where all of their lanes are
+                // columns, and whole vectors of panels. Tiles that pack write to the panels of these columns.
                 unsafe { run(&Tile { k, a, a_row, a_step, b, b_step, panel, c, c_row, columns, is_first, is_last }) };
                 column += columns;
             }

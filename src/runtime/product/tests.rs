@@ -1,4 +1,4 @@
-//! Products against three loops, by bits, at every level of instructions that the machine has.
+//! Products against three nested loops, by bits, at every instruction set of the processor.
 
 use super::piece::Piece;
 use super::tile::Multiply;
@@ -18,14 +18,14 @@ impl Random {
     }
 }
 
-/// How the elements of a matrix lie.
+/// The layout of a matrix.
 #[derive(Debug, Clone, Copy)]
 enum Lies {
     Rows,
     Columns,
     /// Every second element of every third row.
     Apart,
-    /// One row that is all of them.
+    /// One row that is repeated.
     Once,
 }
 
@@ -45,7 +45,7 @@ impl Lies {
 trait Bits: Multiply + std::fmt::Debug {
     fn of(number: f64) -> Self;
     fn mul_add(self, factor: Self, sum: Self) -> Self;
-    /// The bits, with those of one NaN for all.
+    /// The bits, with one NaN for all.
     fn bits(self) -> u64;
 }
 
@@ -66,7 +66,7 @@ macro_rules! bits {
 }
 bits! { f32 f64 }
 
-/// What is wrong with a product of that shape, if anything is.
+/// A message if a product of that shape is wrong.
 fn wrong<T: Bits>(
     isa: Isa,
     [m, k, n]: [usize; 3],
@@ -85,12 +85,12 @@ fn wrong<T: Bits>(
         (0..extent).map(|_| T::of(number(random))).collect()
     };
     let (a, b) = (matrix(m, k, left), matrix(k, n, right));
-    // A margin that nobody may touch, and rows that are longer than the result's.
+    // A margin that must not be written, and rows that are longer than the result's.
     let c_row = n + random.below(3);
     let margin = T::of(7.0);
     let mut c = vec![margin; m * c_row + 64];
     let piece = Piece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, c: c.as_mut_ptr(), c_row };
-    // SAFETY: the vectors have the extents of the strides, and the caller asks for a level that there is.
+    // SAFETY: the vectors have the extents of the strides, and the caller asks for an available level.
     #[allow(unsafe_code, reason = "pieces are raw pointers")]
     unsafe {
         piece.multiply(T::kernels(isa));
@@ -117,7 +117,7 @@ fn wrong<T: Bits>(
 #[test]
 fn every_element_is_one_chain() {
     let mut random = Random(1);
-    // Some shapes beyond tiles: long chains, several blocks of columns, rows and columns alone.
+    // Shapes beyond tiles: long chains, several blocks of columns, single rows and columns.
     let far = [
         [3, 1200, 40],
         [30, 2100, 70],

@@ -1,11 +1,11 @@
 //! Tiles: some rows by a few vectors of a product's result, held in registers over all steps of the inner dimension.
 //!
-//! A tile is the one place where products are computed. Each element of the result is one chain: it begins with +0.0, and
-//! for every step of the inner dimension, first to last, `left * right + sum` is rounded once. Where the inner dimension
-//! is taken in several blocks the chain goes on from the result in memory. So bits depend neither on the tile's height and
-//! width nor on the level of instructions. A NaN is stored without sign and payload, which hardware does not define.
+//! Products are computed only in tiles. Each element of the result is one chain: it starts with +0.0, and for every
+//! step of the inner dimension, first to last, `left * right + sum` is rounded once. If the inner dimension is cut into
+//! blocks, the chain continues from the result in memory. So bits depend neither on the size of the tile nor on the
+//! instruction set. A NaN is stored without sign and payload, which hardware does not define.
 //!
-//! The left operand is read element by element, wherever it lies; the right one in vectors, from rows of any distance.
+//! The left operand is read element by element, at any strides; the right one in vectors, from rows at any distance.
 
 #![allow(unsafe_code, reason = "SIMD primitives on raw memory")]
 
@@ -14,24 +14,24 @@ use crate::codegen::vm::Isa;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-/// What a tile is computed from. Distances count elements.
+/// The operands and result of a tile. Strides are in elements.
 pub(super) struct Tile<T> {
     /// Steps of the inner dimension.
     pub(super) k: usize,
-    /// Left operand: from row to row, from step to step.
+    /// The left operand, with its strides of rows and steps.
     pub(super) a: *const T,
     pub(super) a_row: usize,
     pub(super) a_step: usize,
-    /// Right operand: whole vectors, a row a step.
+    /// The right operand: whole vectors, one row per step.
     pub(super) b: *const T,
     pub(super) b_step: usize,
-    /// Where a tile that packs puts the right operand's vectors, step after step.
+    /// Where a tile that packs writes the right operand's vectors, step by step.
     pub(super) panel: *mut T,
-    /// Result, of which these columns are stored.
+    /// The result, of which these columns are stored.
     pub(super) c: *mut T,
     pub(super) c_row: usize,
     pub(super) columns: usize,
-    /// Whether sums begin here, and whether they end here.
+    /// Whether chains start in this tile, and whether they end in it.
     pub(super) is_first: bool,
     pub(super) is_last: bool,
 }
@@ -39,24 +39,24 @@ pub(super) struct Tile<T> {
 /// Computes a tile of a fixed height and width.
 ///
 /// # Safety
-/// The machine has the level of the function. For each row of its height and each step `a` is good; `b` for as many vectors
-/// as the tile is wide at each step; `c` for `columns` elements of each row, which nobody else uses; and `panel`, if the tile packs, for
-/// all that it reads of `b`.
+/// The processor has the level of the function. `a` is valid for each row of the tile's height and each step; `b` for
+/// as many vectors as the tile is wide at each step; `c` for `columns` elements of each row, which nothing else uses;
+/// and `panel`, if the tile packs, for all that it reads of `b`.
 pub(super) type Run<T> = unsafe fn(&Tile<T>);
 
-/// Moves some rows, which begin `pitch` elements apart, to a panel in which they are columns.
+/// Transposes some rows, which are `pitch` elements apart, into a panel where they are columns.
 ///
 /// # Safety
-/// The machine has the level of the function, and the pointers are good for all that is moved.
+/// The processor has the level of the function, and the pointers are valid for all that is copied.
 pub(super) type Transpose<T> = unsafe fn(from: *const T, pitch: usize, to: *mut T, step: usize, depth: usize);
 
-/// Copies rows, which begin `pitch` elements apart, to panels of whole vectors; behind the last column are zeros.
+/// Copies rows, which are `pitch` elements apart, to panels of whole vectors, padded with zeros.
 ///
 /// # Safety
 /// As for [`Transpose`].
 pub(super) type CopyPanel<T> = unsafe fn(from: *const T, pitch: usize, columns: usize, to: &Panels<T>);
 
-/// Memory for columns of a right operand: panels of some columns, in each the steps of the inner dimension.
+/// Memory for columns of a right operand: panels of some columns, each with all steps of the inner dimension.
 pub(super) struct Panels<T> {
     pub(super) to: *mut T,
     /// Columns of a panel, a multiple of a vector.
@@ -66,44 +66,44 @@ pub(super) struct Panels<T> {
 }
 
 impl<T> Panels<T> {
-    /// Where a column begins.
+    /// The start of a column.
     pub(super) fn column(&self, column: usize) -> *mut T {
         self.to.wrapping_add(column / self.width * self.width * self.k + column % self.width)
     }
 }
 
-/// The functions of a level for one element.
+/// The functions of an instruction set for one element type.
 pub(super) struct Kernels<T: 'static> {
     /// Elements of a vector.
     pub(super) lanes: usize,
-    /// By rows less one: tiles two vectors wide, and one.
+    /// Indexed by rows minus one: tiles that are two vectors wide, and tiles that are one.
     pub(super) pairs: &'static [Run<T>],
     pub(super) singles: &'static [Run<T>],
-    /// The last of `pairs`, which packs what it reads of the right operand.
+    /// The last of `pairs`, which also packs what it reads of the right operand.
     pub(super) packing: Run<T>,
-    /// A single row of all columns, whose chains begin and end: from a right operand whose rows are contiguous, and from one
-    /// whose columns are, `b_step` being the distance between these. The latter needs a vector of columns at least.
+    /// A single row of all columns, with whole chains: for a right operand with contiguous rows, and for one with
+    /// contiguous columns, at the distance `b_step`. The latter needs a vector of columns at least.
     pub(super) stream: Run<T>,
     pub(super) transposed: Run<T>,
-    /// Turns a vector's lanes of rows; the depth is a multiple of `deep`.
+    /// Transposes a vector's lanes of rows; the depth is a multiple of `deep`.
     pub(super) transpose: Transpose<T>,
     pub(super) deep: usize,
     pub(super) copy: CopyPanel<T>,
 }
 
-/// An element that there are kernels for.
+/// An element type that has kernels.
 pub(super) trait Multiply: Element {
-    /// Those of a level that this machine has.
+    /// The kernels of a level that this processor has.
     fn kernels(isa: Isa) -> &'static Kernels<Self>;
 }
 
-/// Steps for which packing asks ahead.
+/// How many steps ahead packing prefetches.
 const AHEAD: usize = 8;
 
 #[inline(always)]
 unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize, const PACKS: bool>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_row, a_step, mut b, b_step, mut panel, c, c_row, columns, is_first, is_last } = tile;
-    // SAFETY: the caller's promise, see `Run`. Only columns of the tile are loaded and stored.
+    // SAFETY: passed on from the caller, see `Run`. Only columns of the tile are loaded and stored.
     unsafe {
         let mut sums = [[V::zero(); WIDTH]; ROWS];
         if !is_first {
@@ -114,7 +114,7 @@ unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize, const PACKS: bo
                 }
             }
         }
-        // Three rows have one pointer, so that all pointers fit the registers.
+        // Three rows share one pointer, so that all pointers fit the registers.
         let mut a = [a, a.wrapping_add(3 * a_row), a.wrapping_add(6 * a_row), a.wrapping_add(9 * a_row)];
         for _ in 0..k {
             let mut right = [V::zero(); WIDTH];
@@ -159,7 +159,7 @@ unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize, const PACKS: bo
     }
 }
 
-/// Steps of the inner dimension that [`stream`] takes at a time.
+/// Steps of the inner dimension that [`stream`] computes at a time.
 const STEPS: usize = 8;
 
 /// Goes through some rows of the right operand side by side, so that memory is read in its order.
@@ -167,7 +167,8 @@ const STEPS: usize = 8;
 unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
     for from in (0..k.max(1)).step_by(STEPS) {
-        // SAFETY: the caller's promise, see `Kernels`. Steps behind the last are not read, and their factors not used.
+        // SAFETY: passed on from the caller, see `Kernels`. Steps past the last are not read, and their factors are
+        // unused.
         unsafe {
             let n_steps = STEPS.min(k - from);
             let mut left = [V::zero(); STEPS];
@@ -199,17 +200,17 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     }
 }
 
-/// Turns some elements of a vector of columns at a time.
+/// Transposes some elements of a vector of columns at a time.
 #[inline(always)]
 unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
-    // SAFETY: the caller's promise, see `Kernels`.
+    // SAFETY: passed on from the caller, see `Kernels`.
     unsafe {
         let mut rows = [V::zero(); 4];
         let to = rows.as_mut_ptr().cast::<V::Element>();
         let mut next = 0;
         while next < columns {
-            // The last columns are computed with some of those before them.
+            // The last columns are computed together with some of those before.
             let column = next.min(columns - V::LANES);
             let b = b.wrapping_add(column * b_step);
             let mut sum = V::zero();
@@ -237,7 +238,7 @@ unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
 #[inline(always)]
 unsafe fn transpose<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
     for at in (0..depth).step_by(V::DEPTH) {
-        // SAFETY: the caller's promise, see `Transpose`.
+        // SAFETY: passed on from the caller, see `Transpose`.
         unsafe { V::transpose(from.add(at), pitch, to.add(at * step), step) };
     }
 }
@@ -253,7 +254,7 @@ unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize,
                 for column in (panel..end.min(panel + panels.width)).step_by(V::LANES) {
                     let from = from.wrapping_add(column);
                     V::prefetch(from.wrapping_add(AHEAD * pitch));
-                    // SAFETY: the caller's promise, see `CopyPanel`. Panels are of whole vectors.
+                    // SAFETY: passed on from the caller, see `CopyPanel`. Panels have whole vectors.
                     unsafe { V::load_first(from, end - column).store(to.wrapping_add(column - panel)) };
                 }
             }
@@ -261,7 +262,7 @@ unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize,
     }
 }
 
-/// A level: instances of the functions above that may use its instructions.
+/// An instruction set: instances of the functions above that may use its instructions.
 macro_rules! level {
     ($level:ident $($features:literal)?: $($vector:ident $name:ident)*; $($rows:literal)* to $most:literal) => {
         mod $level {

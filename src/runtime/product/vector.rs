@@ -1,9 +1,9 @@
-//! Vector registers, as the kernels of products need them.
+//! Vector registers, for the kernels of products.
 //!
-//! One trait over element and width. Every operation is an instruction or two, and is inlined into a function that was
-//! compiled for the instructions of its level (`tile`), which is what makes calling it sound. Operations on the first
-//! elements touch them alone, in memory too; if those are all, there is no mask: AMD's processors take a dozen cycles for
-//! a masked store of AVX2.
+//! There is one trait over element and width. Every operation is an instruction or two. It is inlined into a function
+//! that was compiled for the instruction set (`tile`), which makes calling it sound. Operations on the first `n`
+//! elements access only these, in memory too. If `n` is a whole vector, no mask is used: AMD's processors take a dozen
+//! cycles for a masked store of AVX2.
 
 #![allow(unsafe_code, reason = "SIMD primitives")]
 
@@ -21,15 +21,15 @@ impl Element for f64 {
 /// A register of some elements.
 ///
 /// # Safety
-/// What holds for all methods: the machine has the instructions of the type's level, and the pointers are good for the
-/// elements that the method says.
+/// For all methods: the processor has the instructions of the type's level, and the pointers are valid for the elements
+/// of the method.
 pub(super) trait Vector: Copy {
     type Element: Element;
     const LANES: usize;
     /// Elements of a row that [`Vector::transpose`] moves.
     const DEPTH: usize;
-    /// Panels that packing writes side by side. All of a row is read at once where a core has large caches; those that have AVX2
-    /// alone mostly do not, and many streams of stores push each other out there.
+    /// Panels that packing writes at the same time. Where a core has large caches, all of a row is read at once.
+    /// Processors with AVX2 alone mostly lack them, and many streams of stores would evict each other there.
     const BESIDE: usize;
 
     unsafe fn zero() -> Self;
@@ -41,19 +41,20 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut Self::Element);
     /// Stores the first `n` elements, at most all.
     unsafe fn store_first(self, to: *mut Self::Element, n: usize);
-    /// Asks for the cache line of an element that will be read soon; any address will do.
+    /// Prefetches the cache line of an element that will be read soon. Any address is allowed.
     fn prefetch(at: *const Self::Element);
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
-    /// Whether one of two has a NaN.
+    /// Whether one of two vectors has a NaN.
     unsafe fn has_nan(self, other: Self) -> bool;
     /// NaN without sign and payload.
     unsafe fn canonical(self) -> Self;
-    /// `DEPTH` columns of `LANES` rows, which begin `pitch` elements apart, to rows that begin `step` elements apart.
+    /// Transposes `DEPTH` columns of `LANES` rows, which are `pitch` elements apart, to rows that are `step` elements
+    /// apart.
     unsafe fn transpose(from: *const Self::Element, pitch: usize, to: *mut Self::Element, step: usize);
 }
 
-/// Elements side by side, for machines without vectors that this module knows.
+/// An array of elements, for processors without vectors that this module supports.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<T>([T; 4]);
 
@@ -71,29 +72,29 @@ macro_rules! plain {
             }
             #[inline(always)]
             unsafe fn splat(from: *const $element) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: passed on from the caller.
                 Plain([unsafe { *from }; 4])
             }
             #[inline(always)]
             unsafe fn load(from: *const $element) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: passed on from the caller.
                 Plain(unsafe { from.cast::<[$element; 4]>().read_unaligned() })
             }
             #[inline(always)]
             unsafe fn load_first(from: *const $element, n: usize) -> Self {
                 let mut lanes = [0.0; 4];
-                // SAFETY: the caller's promise of so many elements.
+                // SAFETY: passed on from the caller, for `n` elements.
                 unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), n.min(4)) };
                 Plain(lanes)
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut $element) {
-                // SAFETY: the caller's promise.
+                // SAFETY: passed on from the caller.
                 unsafe { to.cast::<[$element; 4]>().write_unaligned(self.0) };
             }
             #[inline(always)]
             unsafe fn store_first(self, to: *mut $element, n: usize) {
-                // SAFETY: the caller's promise of so many elements.
+                // SAFETY: passed on from the caller, for `n` elements.
                 unsafe { to.copy_from_nonoverlapping(self.0.as_ptr(), n.min(4)) };
             }
             #[inline(always)]
@@ -114,7 +115,7 @@ macro_rules! plain {
             #[inline(always)]
             unsafe fn transpose(from: *const $element, pitch: usize, to: *mut $element, _step: usize) {
                 for lane in 0..Self::LANES {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: passed on from the caller.
                     unsafe { *to.add(lane) = *from.add(lane * pitch) };
                 }
             }
@@ -128,7 +129,7 @@ mod x86 {
     use super::Vector;
     use std::arch::x86_64::*;
 
-    /// A vector of the machine, in terms of its instructions.
+    /// A vector of the processor, in terms of its instructions.
     macro_rules! vector {
         ($vector:ident: $lanes:literal $element:ident, depth $depth:literal, beside $beside:literal;
             mask |$n:ident| $mask:expr;
@@ -151,7 +152,7 @@ mod x86 {
 
                 #[inline(always)]
                 unsafe fn zero() -> Self {
-                    // SAFETY: the caller's promise, here and below.
+                    // SAFETY: passed on from the caller, here and below.
                     unsafe { $zero }
                 }
                 #[inline(always)]
@@ -197,7 +198,7 @@ mod x86 {
                 }
                 #[inline(always)]
                 fn prefetch(at: *const $element) {
-                    // SAFETY: the instruction is part of every x86-64, and asks nothing of the address.
+                    // SAFETY: every x86-64 has the instruction, and the address may be invalid.
                     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
                 }
                 #[inline(always)]
@@ -222,7 +223,7 @@ mod x86 {
                 unsafe fn transpose(from: *const $element, pitch: usize, to: *mut $element, step: usize) {
                     // SAFETY: see `zero`.
                     unsafe {
-                        // A register of every row that goes to the same place of 128 bits.
+                        // For each row, a register for each 128 bits.
                         let mut $rows = [Self::zero(); $depth];
                         for (row, values) in $rows.iter_mut().enumerate() {
                             let ($source, $pitch) = (from.add(row * pitch), $depth * pitch);

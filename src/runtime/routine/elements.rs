@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "a routine reads and writes memory that tensors share")]
 //! The operands of a routine as slices.
 //!
-//! Whoever makes [`Operands`] vouches for the memory, once; from then on the borrow checker does. A slice starts at
-//! the first element of an array and ends at the last that its strides reach, so walks start at 0.
+//! The maker of [`Operands`] vouches for the memory, once; then the borrow checker does. A slice starts at the first
+//! element of an array and ends at the last that its strides reach, so offsets start at 0.
 
 use crate::device::{Access, DeviceKind, Shared};
 use crate::error::Result;
@@ -10,15 +10,15 @@ use crate::runtime::array::Array;
 use bytemuck::AnyBitPattern;
 use std::marker::PhantomData;
 
-/// What a routine reads.
+/// The inputs of a routine.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     arrays: &'a [&'a Array],
-    /// Whether the first one is the output.
+    /// Whether the first input is the output.
     in_place: bool,
 }
 
-/// What a routine writes.
+/// The output of a routine.
 pub(super) struct Output<'a> {
     array: &'a Array,
     memory: PhantomData<&'a mut [u8]>,
@@ -34,8 +34,9 @@ impl<'a> Operands<'a> {
     /// The operands of a run.
     ///
     /// # Safety
-    /// While the value lives nobody writes to the memory of the inputs, and nobody else uses that of the output, which
-    /// is not that of an input, unless it is the very array of the first, of a write by index. All have bytes.
+    /// While the value lives, nothing writes the memory of the inputs, and nothing else uses that of the output. The
+    /// output's memory is that of no input, except for a write by index whose first input is the same array. All have
+    /// bytes.
     pub(crate) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
         let in_place = inputs.first().is_some_and(|first| std::ptr::eq(*first, output));
         Operands { inputs: Inputs { arrays: inputs, in_place }, output: Output { array: output, memory: PhantomData } }
@@ -43,14 +44,14 @@ impl<'a> Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Whether the first input is where the output is: its elements are those of the output then, and are not to be asked
-    /// for.
+    /// Whether the first input is the output. Its elements are those of the output then, and must not be read as an
+    /// input.
     pub(super) fn is_in_place(&self) -> bool {
         self.inputs.in_place
     }
 }
 
-/// Runs a write by index on operands the first of which is written, in its own layout; the others have other memory.
+/// Runs a write by index on operands of which the first is written, in its own layout; the others have other memory.
 ///
 /// # Errors
 /// If a slice of it is borrowed, or those of `work`.
@@ -62,8 +63,8 @@ pub(super) fn write_by_index(inputs: [&Array; 3], work: impl FnOnce(Operands<'_>
     assert!(inputs.into_iter().all(is_here), "the host has the bytes of what it writes");
     let reads = others.iter().map(|array| &**array.storage());
     let _access = Access::to_write(reads, [&**target.storage()])?;
-    // SAFETY: the locks are held: others do not write to what is read, and do not use what is written, which is no memory
-    // of the other inputs, as was checked; all lie on the host.
+    // SAFETY: the locks are held: nothing else writes what is read or uses what is written. The written memory belongs
+    // to no other input, which was checked, and all are on the host.
     work(unsafe { Operands::new(&inputs, target) })
 }
 
@@ -82,8 +83,8 @@ impl<'a> Inputs<'a> {
     pub(super) fn elements<T: AnyBitPattern>(self, index: usize) -> &'a [T] {
         let array = self.arrays[index];
         assert!(index > 0 || !self.in_place, "what is written in place is the output's");
-        // SAFETY: `reach` elements from the first on are inside the array's storage, which the array keeps alive and
-        // which nobody writes to, see `Operands::new`; the one that is written was refused above.
+        // SAFETY: `reach` elements from the first one are inside the array's storage. The array keeps it alive and
+        // nothing writes to it, see `Operands::new`; the input that is written was rejected above.
         unsafe { std::slice::from_raw_parts(first::<T>(array), reach(array)) }
     }
 }
@@ -96,7 +97,7 @@ impl Output<'_> {
 
     /// The elements.
     pub(super) fn elements<T: AnyBitPattern>(&mut self) -> &mut [T] {
-        // SAFETY: as for inputs, and nobody else uses the memory, see `Operands::new`; the value itself is borrowed
+        // SAFETY: as for inputs, and nothing else uses the memory, see `Operands::new`; the value itself is borrowed
         // for as long as the slice lives.
         unsafe { std::slice::from_raw_parts_mut(first::<T>(self.array), reach(self.array)) }
     }
@@ -109,20 +110,20 @@ fn first<T: AnyBitPattern>(array: &Array) -> *mut T {
     first
 }
 
-/// One past the last element that the layout reaches, counted from its first.
+/// The end of the last element that the layout reaches, relative to its first.
 fn reach(array: &Array) -> usize {
     let layout = array.layout();
     layout.extent().saturating_sub(layout.offset)
 }
 
-/// A truth value of a tensor. Whatever is not 0 is true.
+/// A bool of a tensor. Every byte except 0 is true.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Truth(u8);
 
-// SAFETY: every byte is one.
+// SAFETY: every byte is valid.
 unsafe impl bytemuck::Zeroable for Truth {}
-// SAFETY: as above; it is a byte and nothing else.
+// SAFETY: as above; it is one byte.
 unsafe impl AnyBitPattern for Truth {}
 
 impl Truth {

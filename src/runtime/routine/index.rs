@@ -1,4 +1,4 @@
-//! Index tensors of several dims as one.
+//! Joins index tensors of several dims to one.
 
 use super::elements::Operands;
 use super::scatter::Index;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, FlatIndex};
 use crate::ir::{Attr, Op};
 
-/// `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`, each index checked against its size; on request a
+/// Computes `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`. Each index is checked against its size. Optionally a
 /// negative one counts from the end.
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let FlatIndex { sizes, wrap: wraps } = FlatIndex::read(attrs);

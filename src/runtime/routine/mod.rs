@@ -1,9 +1,9 @@
-//! How does a procedure on whole arrays run now?
+//! How does a routine run on the CPU?
 //!
-//! One file per kind: scans, sorts, writes by index, indices, random words. Operands may have any strides and offsets;
-//! results are dense and row-major in new memory, but for those of a write by index, which may be where its first operand
-//! is, in any layout. What is computed depends on the operands alone, never on threads:
-//! scans and writes go in row-major order, sorts are stable. Nothing here knows graphs or tensors.
+//! There is one file per kind: scans, sorts, writes by index, joined indices, random words. Operands may have any
+//! strides and offsets. Results are dense, row-major and in new memory. The exception is a write by index, whose result
+//! may be its first operand, in any layout. Results depend on the operands alone, never on threads: scans and writes go
+//! in row-major order, and sorts are stable. Nothing here knows graphs or tensors.
 
 mod elements;
 mod index;
@@ -20,10 +20,10 @@ use super::array::Array;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, Routine};
 
-/// Runs the routine of an op on operands that its inference has seen.
+/// Runs the routine of an op on operands that its inference has checked.
 ///
 /// # Errors
-/// An index outside its dimension.
+/// If an index is out of range.
 pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> {
     let Meaning::Routine(routine) = &op.row().meaning else {
         return Err(Error::invalid("plan", format!("{} is no routine", op.name())));
@@ -38,10 +38,10 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
     }
 }
 
-/// Runs a write by index where its first operand lies; the others have other memory.
+/// Runs a write by index in place of its first operand; the others have other memory.
 ///
 /// # Errors
-/// An index outside its dimension, or a slice of the first operand that is borrowed; then nothing was written.
+/// If an index is out of range, or a slice of the first operand is borrowed; then nothing was written.
 pub fn write_by_index(op: Op, attrs: &[Attr], operands: [&Array; 3]) -> Result<()> {
     elements::write_by_index(operands, |operands| run(op, attrs, operands))
 }

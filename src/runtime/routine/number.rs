@@ -1,14 +1,14 @@
-//! What a routine does with elements: the arithmetic of every dtype.
+//! The arithmetic of routines, for every dtype.
 //!
-//! 16-bit floats are widened to f32 and rounded once when they are stored. Integers wrap; truth values add by or and
-//! multiply by and. A NaN that arithmetic made is stored as the canonical one, like everywhere else.
+//! 16-bit floats are widened to f32 and rounded once when they are stored. Integers wrap; bools add by or and multiply
+//! by and. A NaN of arithmetic is stored as the canonical one, as everywhere else.
 
 use super::elements::Truth;
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 
-/// A number that can be computed with.
+/// A number type of computations.
 pub(super) trait Number: Copy + PartialOrd + Send + Sync {
     /// Identity of the sum.
     const ZERO: Self;
@@ -24,27 +24,27 @@ pub(super) trait Number: Copy + PartialOrd + Send + Sync {
     fn times(self, other: Self) -> Self;
     /// The quotient, rounded down for integers.
     fn over(self, count: usize) -> Self;
-    /// Whether it is no number.
+    /// Whether it is a NaN.
     fn is_nan(self) -> bool;
-    /// The number, or the one NaN that arithmetic makes.
+    /// The number, or the canonical NaN.
     fn canonical(self) -> Self;
 }
 
 /// An element of a tensor.
 pub(super) trait Element: AnyBitPattern + Send + Sync {
-    /// What it is added to and multiplied with.
+    /// The type of its sums and products.
     type Wide: Number;
-    /// What runs along with a scan; wider for f32, so that long sums stay exact.
+    /// The type that scans accumulate in; wider for f32, so that long sums stay exact.
     type Running: Number;
     /// The element as a number.
     fn widen(self) -> Self::Wide;
-    /// The element that a number is stored as.
+    /// The element that stores a number.
     fn narrow(wide: Self::Wide) -> Self;
     /// The element as a number of a scan.
     fn run(self) -> Self::Running;
-    /// The element that a number of a scan is stored as.
+    /// The element that stores a number of a scan.
     fn settle(running: Self::Running) -> Self;
-    /// Runs `work` on the elements as numbers and stores what it leaves there.
+    /// Calls `work` with the elements as numbers, and stores what it leaves in them.
     fn with_wide<R>(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> R) -> R {
         let mut wide: Vec<Self::Wide> = elements.iter().map(|element| element.widen()).collect();
         let result = work(&mut wide);
@@ -164,7 +164,7 @@ macro_rules! integers {
                 self.wrapping_mul(other)
             }
             fn over(self, count: usize) -> $ty {
-                // The quotient of a number of fewer bits by a count of them has no more bits.
+                // Dividing by a count does not need more bits.
                 (self as i128).div_euclid(count as i128) as $ty
             }
             fn is_nan(self) -> bool {
@@ -201,7 +201,7 @@ impl Number for Truth {
     }
 }
 
-/// Runs a body with `$T` as the element type of a dtype.
+/// Expands a body with `$T` as the element type of a dtype.
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

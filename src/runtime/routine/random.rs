@@ -7,10 +7,10 @@ use crate::ir::DType;
 use crate::ir::philox::{fill32, fill64};
 use std::sync::{Mutex, PoisonError};
 
-/// Words that are worth a task of their own: about 50 µs of work.
+/// Words that are worth a task: about 50 µs of work.
 const TASK: usize = 1 << 16;
 
-/// Fills the result with the words of the draw that operand 0 is the key of.
+/// Fills the result with the random words of the key in operand 0.
 pub(super) fn run(mut operands: Operands<'_>) -> Result<()> {
     let stride = operands.inputs.array(0).layout().strides[0];
     let key = operands.inputs.elements::<i64>(0);
@@ -30,7 +30,7 @@ pub(super) fn run(mut operands: Operands<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on parts of `words`, each with the place of its first; any part is the same wherever it is made.
+/// Calls `work` with parts of `words` and the position of each part. A part does not depend on the others.
 fn fill<T: Send>(words: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     let threads = (words.len() / TASK).clamp(1, pool::num_threads());
     if threads == 1 {

@@ -1,7 +1,7 @@
-//! Scans: what came so far along a dim.
+//! Scans: accumulations along a dim.
 //!
-//! The order is that of the elements, one after the other; sums of f32 run in f64, those of 16-bit floats in f32, and
-//! each result is rounded once.
+//! Elements are taken in order. Sums of f32 accumulate in f64, those of 16-bit floats in f32, and each result is
+//! rounded once.
 
 use super::elements::Operands;
 use super::number::{Element, Number, with_element};
@@ -67,7 +67,7 @@ fn accumulate<T: Element>(
     });
 }
 
-/// The place of the best so far, the later of equal ones; a NaN is better than any number.
+/// The place of the best element so far, the later of equal ones; a NaN is better than any number.
 fn places<T: Element>(
     (walk, line): &(Walk<2>, Line<2>),
     from: &[T],

@@ -1,9 +1,9 @@
 //! Writes to the places that an index names along a dim.
 //!
-//! The result starts as a copy of what is written to, or is where that is; then the elements of the source go in in
-//! row-major order of the index, so of several writes to one place the last stays, and sums have one order. 16-bit floats are
-//! collected in f32 and rounded once. What is written in place is touched where an index names it and nowhere else, and only
-//! once all indices were found inside their dimension.
+//! The result starts as a copy of the target, or is the target itself. Then the elements of the source are written in
+//! row-major order of the index. So of several writes to one place the last stays, and sums have one order. 16-bit
+//! floats accumulate in f32 and are rounded once. A write in place changes only indexed elements, and only after all
+//! indices were checked.
 
 use super::elements::{Inputs, Operands};
 use super::number::{Element, Number, with_element};
@@ -36,19 +36,19 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
     })
 }
 
-/// The elements of a source, and where they go.
+/// The elements of a source, and where they are written.
 struct Writes<'a, T> {
     write: Write,
     places: &'a Places<'a>,
-    /// How a write that reduces combines.
+    /// How a reducing write combines elements.
     reduce: Option<Reducer>,
-    /// Whether what was there takes part in that.
+    /// Whether the target's own elements take part.
     include_self: bool,
     source: &'a [T],
 }
 
 impl<T: Element> Writes<'_, T> {
-    /// Writes element by element, up to an index that is wrong.
+    /// Writes element by element, until an index is out of range.
     fn one_by_one(&self, to: &mut [T]) -> Result<()> {
         let &Writes { write, places, source, .. } = self;
         match write {
@@ -58,11 +58,11 @@ impl<T: Element> Writes<'_, T> {
         }
     }
 
-    /// Writes to what others know, and so touches nothing but what an index names, and that only if all of them are right.
+    /// Writes to shared memory: only to indexed elements, and only if all indices are in range.
     fn in_place(&self, to: &mut [T]) -> Result<()> {
         let &Writes { write, places, reduce, source, .. } = self;
         places.check()?;
-        // Means count per place, and what is widened is widened for all writes: both are for the places that are touched.
+        // Only touched places are widened for the whole call, and have counts for means.
         let is_mean = matches!(write, Write::Reduce) && reduce == Some(Reducer::Mean);
         if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
             return self.one_by_one(to);
@@ -78,7 +78,7 @@ impl<T: Element> Writes<'_, T> {
         Ok(())
     }
 
-    /// Collects the source in `to`, where `position` says at which number a place is.
+    /// Accumulates the source in `to`, where `position` gives the number of a place.
     fn reduce(&self, to: &mut [T::Wide], position: impl Fn(usize) -> usize) -> Result<()> {
         type Combine<N> = fn(N, N) -> N;
         let &Writes { places, reduce, include_self, source, .. } = self;
@@ -111,7 +111,7 @@ fn add<N: Number, T: Element<Wide = N>>(to: &mut N, element: T) {
     *to = to.plus(element.widen()).canonical();
 }
 
-/// Operand 0, dense and row-major.
+/// Copies operand 0 to dense row-major memory.
 pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
     let (from, layout) = (inputs.elements::<T>(0), inputs.array(0).layout());
     if layout.is_contiguous() {
@@ -126,18 +126,18 @@ pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
     });
 }
 
-/// Where each element of the source goes.
+/// Where each element of the source is written.
 struct Places<'a> {
     op: Op,
     dim: usize,
     /// The size of the dim.
     size: usize,
-    /// From one place of the dim to the next in the result.
+    /// The stride of the dim in the result.
     step: usize,
-    /// Over the index: index, source, result without the dim.
+    /// Over the index: index, source, and result without the dim.
     walk: Walk<3>,
     index: Index<'a>,
-    /// Over the index alone, each of its elements once.
+    /// Over the elements of the index alone.
     indices: Walk<1>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// One of them.
+    /// The index at a position.
     pub(super) fn at(self, at: usize) -> i64 {
         match self {
             Index::Narrow(index) => index[at].into(),
@@ -178,7 +178,7 @@ impl<'a> Places<'a> {
         if let Some(along) = strides.get_mut(dim) {
             *along = 0;
         }
-        // A 0-dim tensor takes part as one with a dim of size 1, whose stride does not matter.
+        // A 0-dim tensor counts as one with a dim of size 1, whose stride does not matter.
         let rank = index.rank();
         let lifted = |strides: &[usize]| if strides.len() == rank { strides.to_vec() } else { vec![0; rank] };
         let (sources, places) = (lifted(&source.strides), lifted(&strides));
@@ -189,12 +189,12 @@ impl<'a> Places<'a> {
         Ok(Places { op, dim, size, step, walk, index: Index::of(inputs, 1), indices })
     }
 
-    /// Looks at every index.
+    /// Checks every index.
     fn check(&self) -> Result<()> {
         self.indices.try_each(|[index]| self.place(index).map(|_| ()))
     }
 
-    /// The places in the result, each once, in order.
+    /// The written places in the result, each once, in order.
     fn touched(&self) -> Result<Vec<usize>> {
         let mut touched = Vec::new();
         self.each(|_, at| touched.push(at))?;
@@ -203,7 +203,7 @@ impl<'a> Places<'a> {
         Ok(touched)
     }
 
-    /// Where along the dim an index says.
+    /// The position along the dim that an index gives.
     fn place(&self, index: usize) -> Result<usize> {
         let place = self.index.at(index);
         if place < 0 || place as usize >= self.size { Err(self.outside(place)) } else { Ok(place as usize) }

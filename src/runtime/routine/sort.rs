@@ -1,8 +1,8 @@
 //! Sorts: the places of elements in the order of their values.
 //!
-//! Every element becomes a whole number with the same order, so one sort of plain numbers serves all dtypes. Among
-//! floats −0.0 equals 0.0 and a NaN is greater than any number, as great as any other NaN. Lines are sorted in parallel
-//! if there is enough to do; each is sorted on its own, so the cut changes nothing.
+//! Every element becomes an integer with the same order, so one sort of integers serves all dtypes. For floats, −0.0
+//! equals 0.0, and a NaN is greater than any number and equal to any other NaN. Lines are sorted in parallel if there
+//! is enough work. Each is sorted separately, so the split does not change results.
 
 use super::elements::{Operands, Truth};
 use super::number::with_element;
@@ -15,12 +15,12 @@ use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 use std::sync::{Mutex, PoisonError};
 
-/// Elements from which a second thread pays.
+/// Elements that pay for one more thread.
 const WORTH_A_THREAD: usize = 1 << 14;
 
 /// An element with an order.
 trait Ordered: AnyBitPattern + Send + Sync {
-    /// A number that is less for a lesser element and equal for an equal one.
+    /// An integer with the order of the elements.
     fn rank(self) -> u64;
 }
 
@@ -33,7 +33,7 @@ macro_rules! ordered_floats {
                     return $bits::MAX.into();
                 }
                 let bits = if self == $ty::from_bits(SIGN) { 0 } else { self.to_bits() };
-                // Below zero the greater bits are the lesser number.
+                // Among negative numbers, greater bits mean a lesser number.
                 (if bits & SIGN == 0 { bits | SIGN } else { !bits }).into()
             }
         }
@@ -65,7 +65,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
     let (input, output) = (operands.inputs.array(0), operands.output.array());
     let Argsort { dim: along, descending, .. } = Argsort::read(attrs);
     let dim = dim(op, along, input)?;
-    // The largest first: the other way round, but equal ones in their order all the same.
+    // Largest first: inverted ranks, so that equal elements keep their order.
     let flip = if descending { u64::MAX } else { 0 };
     let (walk, line) = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
     let n_elements = input.layout().numel();

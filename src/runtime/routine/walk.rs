@@ -1,7 +1,7 @@
 //! Walks over several arrays at once.
 //!
-//! A walk visits the places of one shape in row-major order and tells where each lies in `N` arrays, given their
-//! strides. A 0-dim shape has one place; a shape with a size of 0 has none.
+//! A walk visits the positions of one shape in row-major order, and gives the offset of each in `N` arrays with given
+//! strides. A 0-dim shape has one position; a shape with a size of 0 has none.
 
 use crate::error::Result;
 use crate::ir::shape::normalize_dim;
@@ -14,11 +14,11 @@ pub(super) struct Walk<const N: usize> {
     dims: SmallVec<[(usize, [usize; N]); 6]>,
 }
 
-/// The dim that a routine works along: its size, and the steps along it.
+/// The dim that a routine works along: its size, and its strides.
 pub(super) struct Line<const N: usize> {
-    /// How many elements.
+    /// The number of elements.
     pub(super) len: usize,
-    /// From one to the next, in each array.
+    /// The stride in each array.
     pub(super) steps: [usize; N],
 }
 
@@ -29,14 +29,14 @@ impl<const N: usize> Walk<N> {
         Walk { dims: sizes.iter().enumerate().map(|(dim, &size)| (size, step(dim))).collect() }
     }
 
-    /// A walk over all dims but one, and that one. A 0-dim shape is one line of one element.
+    /// A walk over all dims except one, and that one. A 0-dim shape is one line of one element.
     pub(super) fn lines(sizes: &[usize], dim: usize, strides: [&[usize]; N]) -> (Walk<N>, Line<N>) {
         let mut walk = Walk::new(sizes, strides);
         let (len, steps) = if sizes.is_empty() { (1, [1; N]) } else { walk.dims.remove(dim) };
         (walk, Line { len, steps })
     }
 
-    /// Calls `visit` with the places in each array, until it fails.
+    /// Calls `visit` with the offsets in each array, until it fails.
     pub(super) fn try_each<E>(&self, mut visit: impl FnMut([usize; N]) -> Result<(), E>) -> Result<(), E> {
         if self.dims.iter().any(|(size, _)| *size == 0) {
             return Ok(());
@@ -61,7 +61,7 @@ impl<const N: usize> Walk<N> {
         }
     }
 
-    /// Calls `visit` with the places in each array.
+    /// Calls `visit` with the offsets in each array.
     pub(super) fn each(&self, mut visit: impl FnMut([usize; N])) {
         let done: Result<(), std::convert::Infallible> = self.try_each(|at| {
             visit(at);
