@@ -28,7 +28,7 @@ const LISTED_MAX: usize = LARGE_MIN / 4 * 7 / 2;
 /// The capacity of a block that serves a request of `bytes`, which is not 0 and at most [`REQUEST_MAX`].
 #[inline]
 pub(super) fn capacity(bytes: usize) -> usize {
-    debug_assert!((1..=REQUEST_MAX).contains(&bytes), "requests are checked at the door");
+    debug_assert!((1..=REQUEST_MAX).contains(&bytes), "requests are checked by the allocator");
     if bytes <= 256 {
         return bytes.next_multiple_of(64);
     }

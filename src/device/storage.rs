@@ -349,7 +349,7 @@ impl Storage {
         if self.block.visible() == 0 {
             return Ok(());
         }
-        Err(Error::argument("storage", format!("the host reaches the memory of {} by itself", self.device)))
+        Err(Error::argument("storage", format!("the host reaches the memory of {} directly", self.device)))
     }
 
     fn download(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
@@ -396,7 +396,7 @@ fn device_block(device: Device, len: usize) -> Result<Block> {
         Ok(runtime) => runtime,
         Err(_) if device.kind == DeviceKind::PrivateUse1 => return allocator::allocate(len),
         Err(Error::Device { what, hint, .. }) => {
-            let what = format!("no memory can be had on {device}: {what}");
+            let what = format!("no memory is available on {device}: {what}");
             return Err(Error::Device { op: "storage".into(), what, hint });
         }
         Err(error) => return Err(error),

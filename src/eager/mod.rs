@@ -255,12 +255,12 @@ fn executable_of(
 }
 
 /// Elements of an operand from which a call is worth machine code. Below, the vm runs it without delay.
-const MANY: usize = 1 << 14;
+const LARGE: usize = 1 << 14;
 
 /// The tier for a single call on operands of these sizes; `None` lets each kernel choose.
 fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier> {
     let most = arrays.into_iter().map(|array| array.layout.numel()).max().unwrap_or(0);
-    (most < MANY).then_some(Tier::Vm)
+    (most < LARGE).then_some(Tier::Vm)
 }
 
 /// Builds the executable of a graph for arrays of these sizes, on a GPU if one is given.

@@ -49,13 +49,13 @@ impl Executable {
         let mut all = Vec::new();
         // What a kernel gets from its prologue stays in a cache. No other action has that memory before the kernel is
         // done.
-        let mut handed_on: Vec<(usize, usize)> = Vec::new();
+        let mut from_prologue: Vec<(usize, usize)> = Vec::new();
         for (action, &kernel) in self.schedule.actions.iter().zip(&self.schedule.kernels) {
             let mut touched = Touched::default();
             match action {
                 Action::Scratch(slot, _) => {
                     action.run(&mut slots)?;
-                    handed_on.push((kernel, memory(slots[*slot].array())));
+                    from_prologue.push((kernel, memory(slots[*slot].array())));
                     continue;
                 }
                 Action::Allocate(..) | Action::Alias { .. } | Action::Release(_) => {
@@ -79,7 +79,7 @@ impl Executable {
                 }
                 Action::Blocks(blocks) => touched.blocks(blocks, &slots)?,
             }
-            let is_moved = |memory: &usize| !handed_on.contains(&(kernel, *memory));
+            let is_moved = |memory: &usize| !from_prologue.contains(&(kernel, *memory));
             let count = |side: &BTreeMap<usize, Marks>| {
                 side.iter().filter(|(memory, _)| is_moved(memory)).map(|(_, marks)| marks.count()).sum()
             };

@@ -82,7 +82,7 @@ impl Schedule {
     ///
     /// # Errors
     /// If there is not enough memory.
-    pub(super) fn apart(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 4]>> {
+    pub(super) fn with_copies(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 4]>> {
         let mut apart: SmallVec<[Array; 4]> = inputs.iter().map(|&input| input.clone()).collect();
         for &input in &self.rewritten {
             apart[input].storage = Shared::new(inputs[input].storage.copy_to(Device::CPU)?);

@@ -20,8 +20,8 @@ impl Executable {
         }
         self.check(inputs)?;
         // A timed run must not change its inputs.
-        let apart = self.schedule.apart(inputs)?;
-        let inputs: SmallVec<[&Array; 4]> = apart.iter().collect();
+        let copies = self.schedule.with_copies(inputs)?;
+        let inputs: SmallVec<[&Array; 4]> = copies.iter().collect();
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
         let mut slots = self.schedule.slots(&inputs);
         let mut times = vec![Duration::ZERO; self.schedule.n_kernels()];

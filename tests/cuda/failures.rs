@@ -27,7 +27,7 @@ fn a_missing_driver_is_an_error() {
         }
         let words = ["cuda:0", "libcuda.so.1", "/nowhere (OPFUSE_CUDA_LIB_DIR)", "use the cpu"];
         (0..2).for_each(|_| check(numbers().to_device(Device::cuda(0)), &words));
-        check(Storage::new(Device::cuda(0), 4), &["no memory can be had on cuda:0"]);
+        check(Storage::new(Device::cuda(0), 4), &["no memory is available on cuda:0"]);
         check(Stream::new(Device::cuda(0)), &["libcuda.so.1"]);
         check(DeviceGuard::new(Device::cuda(0)).map(|_| ()), &["libcuda.so.1"]);
         check(current_device(DeviceKind::Cuda), &["libcuda.so.1"]);

@@ -154,7 +154,9 @@ impl End {
 impl Epilogue {
     /// Neighbours that are computed at once.
     pub fn width(&self) -> usize {
-        let Form::Pointwise { width, .. } = self.variant.form else { unreachable!("the plan has made it so") };
+        let Form::Pointwise { width, .. } = self.variant.form else {
+            unreachable!("an epilogue has the pointwise form")
+        };
         width
     }
 

@@ -259,7 +259,7 @@ impl<'a> Writer<'a> {
 
     fn note(&mut self, name: &str, block: &Block) {
         if let Some(listing) = &mut self.listing {
-            write!(listing, "  {name}\n{block}").expect("a string takes everything");
+            write!(listing, "  {name}\n{block}").expect("writing to a string cannot fail");
         }
     }
 

@@ -188,7 +188,7 @@ mod tests {
                 };
                 let (cached, streamed) = (text(Stores::Cached), text(Stores::Streamed));
                 assert!(!cached.contains("vmovnt"), "{cached}");
-                let (whole, tail) = streamed.split_once("  tail\n").expect("there is a round for the last elements");
+                let (whole, tail) = streamed.split_once("  tail\n").expect("there is a loop for the last elements");
                 assert_eq!((whole.contains("vmovnt"), tail.contains("vmovnt")), (is_taken, false), "{streamed}");
             }
         }

@@ -308,7 +308,7 @@ impl<'a> Allocator<'a> {
         }
         let memory = match self.spilled[v.index()] {
             Some(slot) => Memory::at(RSP, slot),
-            None => self.memory(v).unwrap_or_else(|| unreachable!("{v} is read before it is made")),
+            None => self.memory(v).unwrap_or_else(|| unreachable!("{v} is read before it is defined")),
         };
         let plain = Rm::Mem(Memory { broadcast: false, ..memory });
         let opcode = if memory.broadcast { &opcode::BROADCAST[info.wide as usize] } else { &opcode::LOAD[0] };
@@ -326,7 +326,7 @@ impl<'a> Allocator<'a> {
                 None,
                 Origin::Block | Origin::Register(_) | Origin::Constant(_) | Origin::Element(_) | Origin::Memory(_),
             ) => {
-                unreachable!("{v} is read before it is made")
+                unreachable!("{v} is read before it is defined")
             }
         };
         self.vector(&opcode::MASK_MOVE, Width::X, register, 0, Rm::Mem(Memory::at(RSP, at)));
@@ -453,7 +453,7 @@ impl<'a> Allocator<'a> {
             Encoding::Rm => (made, 0, last(0).or(memory)),
             Encoding::Mr => (first, 0, memory.or(result.map(Rm::Reg))),
             Encoding::Mvr => (first, second, memory),
-            Encoding::Rmv => unreachable!("indexed accesses are written apart"),
+            Encoding::Rmv => unreachable!("indexed accesses have an encoding of their own"),
             Encoding::Vm(digit) => (digit, made, last(0)),
         };
         let imm = if opcode.encoding == Encoding::Rvmr { Some(third << 4) } else { inst.imm };

@@ -295,8 +295,8 @@ impl DeviceExecutable {
     /// If they do not.
     pub(crate) fn check(&self, schedule: &Schedule, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
-            let few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= FEW;
-            array.is_of(ty) && (array.device() == self.device || few)
+            let is_few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= MAX_HOST_ELEMENTS;
+            array.is_of(ty) && (array.device() == self.device || is_few)
         };
         if inputs.len() == schedule.input_types.len() && inputs.iter().zip(&schedule.input_types).all(fits) {
             return Ok(());
@@ -306,7 +306,7 @@ impl DeviceExecutable {
 }
 
 /// Most elements that may come from the host with each run: numbers, and keys of random draws.
-const FEW: usize = 2;
+const MAX_HOST_ELEMENTS: usize = 2;
 
 /// The inputs, with copies in place of those that were moved.
 fn with_moved<'a>(inputs: &[&'a Array], moved: &'a [Option<Array>]) -> SmallVec<[&'a Array; 8]> {

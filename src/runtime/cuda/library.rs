@@ -39,7 +39,7 @@ pub(super) struct LibraryProduct {
     problem: Problem,
     most_workspace: usize,
     /// The algorithm for the least alignments that addresses of elements can have.
-    anyhow: Arc<Matmul>,
+    least_aligned: Arc<Matmul>,
     ready: Mutex<ByAlignments>,
 }
 
@@ -84,9 +84,10 @@ impl LibraryProduct {
         let failed = |error: Error| LibraryLimit::CallFailed { error: Arc::new(error) };
         let most_workspace = architecture(device).map_err(failed)?.most_workspace();
         let least = [problem.dtype, problem.dtype, problem.result].map(DType::size);
-        let anyhow = asked((device, problem, least, most_workspace)).map_err(failed)?;
-        let anyhow = anyhow.ok_or_else(|| LibraryLimit::NoAlgorithm { problem: problem.to_string().into() })?;
-        Ok(LibraryProduct { device, problem, most_workspace, anyhow, ready: Mutex::default() })
+        let least_aligned = algorithm((device, problem, least, most_workspace)).map_err(failed)?;
+        let least_aligned =
+            least_aligned.ok_or_else(|| LibraryLimit::NoAlgorithm { problem: problem.to_string().into() })?;
+        Ok(LibraryProduct { device, problem, most_workspace, least_aligned, ready: Mutex::default() })
     }
 
     /// The algorithm for these alignments.
@@ -99,8 +100,8 @@ impl LibraryProduct {
             return Ok(ready.clone());
         }
         drop(known);
-        let asked = asked((self.device, self.problem, alignments, self.most_workspace))?;
-        let ready = asked.unwrap_or_else(|| self.anyhow.clone());
+        let found = algorithm((self.device, self.problem, alignments, self.most_workspace))?;
+        let ready = found.unwrap_or_else(|| self.least_aligned.clone());
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
@@ -142,7 +143,7 @@ impl LibraryProduct {
     fn with_workspace(&self, ready: Arc<Matmul>, alignments: Alignments) -> Result<(Arc<Matmul>, Storage)> {
         match Storage::new(self.device, ready.workspace()) {
             Ok(workspace) => Ok((ready, workspace)),
-            Err(error @ Error::OutOfMemory { .. }) => match asked((self.device, self.problem, alignments, 0))? {
+            Err(error @ Error::OutOfMemory { .. }) => match algorithm((self.device, self.problem, alignments, 0))? {
                 Some(ready) => Ok((ready, Storage::new(self.device, 0)?)),
                 None => Err(error),
             },
@@ -160,7 +161,7 @@ fn address(array: &Array) -> u64 {
     array.ptr().addr() as u64
 }
 
-fn asked(key: Key) -> Result<Option<Arc<Matmul>>> {
+fn algorithm(key: Key) -> Result<Option<Arc<Matmul>>> {
     KNOWN.get(key, |&(device, problem, alignments, most_workspace)| {
         Ok(Matmul::new(device, problem, alignments, most_workspace)?.map(Arc::new))
     })
