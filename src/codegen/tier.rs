@@ -172,12 +172,12 @@ impl Compiled {
 
 /// A listing of the code that a tier makes of a kernel, for people.
 fn listing(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
-    let text = match tier {
+    let listing = match tier {
         Tier::Vm => return kernel.to_string(),
         Tier::Cranelift => cranelift::emit_text(kernel, classes),
         Tier::X64 => {
             x64::Level::best().ok_or_else(x64::no_level).and_then(|level| x64::emit_text(level, kernel, classes))
         }
     };
-    text.unwrap_or_else(|reason| reason.to_string())
+    listing.unwrap_or_else(|reason| reason.to_string())
 }

@@ -86,21 +86,21 @@ impl BlockRun {
     pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, steps: Vec<BlockStep>) -> BlockRun {
         let &Blocks { batches, rows, height, .. } = blocks;
         // The first and the last step that uses each inner value.
-        let mut known: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
+        let mut live: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
         for (at, work) in steps.iter().enumerate() {
             for &place in work.places().iter() {
                 if let ValueLocation::Scratch(inner) = place {
-                    known[inner] = Some((known[inner].map_or(at, |(first, _)| first), at));
+                    live[inner] = Some((live[inner].map_or(at, |(first, _)| first), at));
                 }
             }
         }
         let mut order: Vec<usize> = (0..inner.len()).collect();
-        order.sort_by_key(|&value| known[value]);
+        order.sort_by_key(|&value| live[value]);
         // Per place, the bytes per row, and the last step that uses it.
         let mut places: Vec<(usize, Option<usize>)> = Vec::new();
         let mut place_of = vec![0; inner.len()];
         for value in order {
-            let (first, last) = known[value].unzip();
+            let (first, last) = live[value].unzip();
             let is_free = |place: &usize| places[*place].1 < first;
             // The free place of the nearest size.
             let free = (0..places.len()).filter(is_free).min_by_key(|&place| places[place].0.abs_diff(inner[value]));
@@ -190,9 +190,9 @@ impl BlockRun {
             return None;
         }
         let per_row = lanes / in_one;
-        let part = |turn: usize| {
-            let at = |row: usize| row.clamp(turn * in_one, (turn + 1) * in_one) - turn * in_one;
-            Part { outer: turn..turn + 1, lanes: at(block.first) * per_row..at(end) * per_row }
+        let part = |index: usize| {
+            let at = |row: usize| row.clamp(index * in_one, (index + 1) * in_one) - index * in_one;
+            Part { outer: index..index + 1, lanes: at(block.first) * per_row..at(end) * per_row }
         };
         Some((block.first / in_one..end.div_ceil(in_one)).map(part).collect())
     }

@@ -39,7 +39,7 @@ impl Executable {
             // Inputs that share memory still do.
             let shared = inputs[..index].iter().position(|other| Shared::ptr_eq(&other.storage, &input.storage));
             let storage = match shared {
-                Some(known) => copies[known].storage.clone(),
+                Some(index) => copies[index].storage.clone(),
                 None => Shared::new(input.storage.copy_to(Device::CPU)?),
             };
             copies.push(Array { storage, ..input.clone() });
@@ -97,8 +97,8 @@ impl Executable {
                 continue;
             }
             let Some(device) = self.device() else { continue };
-            let known = there.iter().find(|[here, _]| Shared::ptr_eq(here, &result.storage));
-            let moved = match known {
+            let existing = there.iter().find(|[here, _]| Shared::ptr_eq(here, &result.storage));
+            let moved = match existing {
                 Some([_, there]) => there.clone(),
                 None => Shared::new(result.storage.copy_to(device)?),
             };

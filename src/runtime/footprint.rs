@@ -123,14 +123,14 @@ pub(super) fn distinct(walks: &[Walk]) -> usize {
             end = end.max(next.end());
             n_together += 1;
         }
-        let (together, behind) = rest.split_at(n_together);
+        let (together, remaining) = rest.split_at(n_together);
         let alone = if let [walk] = together { walk.distinct() } else { covering(first, end) };
         total += alone.unwrap_or_else(|| {
             let mut marks = Marks::new(first.base, end);
             together.iter().for_each(|walk| walk.each_run(|start| marks.mark(start, walk.run)));
             marks.count()
         });
-        rest = behind;
+        rest = remaining;
     }
     total
 }

@@ -28,8 +28,8 @@ impl SharedLayout {
         static ALL: Mutex<Option<HashSet<&'static Layout>>> = Mutex::new(None);
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let all = all.get_or_insert_with(HashSet::new);
-        if let Some(known) = all.get(&layout) {
-            return SharedLayout(Shared::Kept(known));
+        if let Some(existing) = all.get(&layout) {
+            return SharedLayout(Shared::Kept(existing));
         }
         if all.len() >= KEPT {
             return SharedLayout::from(layout);

@@ -49,11 +49,11 @@ impl Single {
             }
         };
         let operands = launch.operands.iter().map(argument).collect::<Option<SmallVec<[u8; MAX_OPERANDS]>>>()?;
-        let few = operands.len() <= MAX_OPERANDS;
+        let is_small = operands.len() <= MAX_OPERANDS;
         let geometry = &launch.lowered.geometry;
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
         let bytes = layout.extent() * ty.dtype.size();
-        (few && launch.outputs.len() == 1).then(|| Single {
+        (is_small && launch.outputs.len() == 1).then(|| Single {
             launch: launch.clone(),
             operands,
             dtype: ty.dtype,

@@ -374,11 +374,11 @@ impl<'a, 'f> Writer<'a, 'f> {
             Vec::new()
         };
         let mut at = self.whole_steps(start, end, copies);
-        let behind = self.counted(start, at, (copies * LANES) as i64, &carried, |writer, i, carried| {
+        let folded = self.counted(start, at, (copies * LANES) as i64, &carried, |writer, i, carried| {
             writer.iteration(pass, invariants, Form::Vector, copies, i, carried)
         });
         if in_registers {
-            self.registers_to_partials(&invariants.folds, &behind);
+            self.registers_to_partials(&invariants.folds, &folded);
         }
         // Folded rows are often short.
         if copies > 1 && !invariants.folds.is_empty() {

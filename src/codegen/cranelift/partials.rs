@@ -176,12 +176,12 @@ impl FoldState {
         before: impl Fn(&mut Emit<'_, 'f>, Val, Val) -> Val,
     ) -> Partial {
         let (Some(best_index), Some(index)) = (acc.index, x.index) else { unreachable!("an index fold has indices") };
-        let ahead = before(emit, x.value, acc.value);
-        let behind = before(emit, acc.value, x.value);
-        let level = pair(emit, Prim::Not, Ty::Bool, behind, behind);
+        let is_better = before(emit, x.value, acc.value);
+        let is_worse = before(emit, acc.value, x.value);
+        let is_not_worse = pair(emit, Prim::Not, Ty::Bool, is_worse, is_worse);
         let earlier = pair(emit, Prim::Lt, Ty::I64, index, best_index);
-        let tie = pair(emit, Prim::And, Ty::Bool, level, earlier);
-        let mut wins = pair(emit, Prim::Or, Ty::Bool, ahead, tie);
+        let tie = pair(emit, Prim::And, Ty::Bool, is_not_worse, earlier);
+        let mut wins = pair(emit, Prim::Or, Ty::Bool, is_better, tie);
         if self.ty.is_float() {
             let nan = pair(emit, Prim::Ne, self.ty, x.value, x.value);
             let best_nan = pair(emit, Prim::Ne, self.ty, acc.value, acc.value);

@@ -67,7 +67,7 @@ fn emit_loop(writer: &mut Writer<'_>, passes: &Passes, number: usize, is_last: b
     if is_last {
         results.extend(&passes.row_stores);
     }
-    known(writer, passes, &needed(writer, &pass.folds, &results), &[]);
+    row_values(writer, passes, &needed(writer, &pass.folds, &results), &[]);
     rows::foldings(writer, pass);
     if pass.has_loop() {
         writer.line("{");
@@ -113,7 +113,7 @@ fn emit_totals(writer: &mut Writer<'_>, passes: &Passes, number: usize, is_last:
         writer.line(format!("if (thread_x() == 0) *part<{fold}>(w.at[{}], {total}) = r{id};", argument::SCRATCH));
     }
     if is_last {
-        known(writer, passes, &needed(writer, &[], &passes.row_stores), folds);
+        row_values(writer, passes, &needed(writer, &[], &passes.row_stores), folds);
         rows::row_stores(writer, &passes.row_stores, "thread_x() == 0");
     }
     writer.line("}");
@@ -153,7 +153,7 @@ fn needed(writer: &Writer<'_>, folds: &[FlatNodeId], outputs: &[usize]) -> Vec<F
 }
 
 /// Computes row values. Folds are read from memory, except for those in `there`, which are available.
-fn known(writer: &mut Writer<'_>, passes: &Passes, ids: &[FlatNodeId], there: &[FlatNodeId]) {
+fn row_values(writer: &mut Writer<'_>, passes: &Passes, ids: &[FlatNodeId], there: &[FlatNodeId]) {
     for &id in ids.iter().filter(|id| !there.contains(id)) {
         if let FlatOp::Fold(_) = writer.flat.nodes[id].op {
             let (declaration, index, fold) = (writer.declaration(id), index_of(writer, id), fold_of(writer, id));

@@ -62,9 +62,9 @@ impl ProductGrid {
         (self.blocks > 0).then_some(step)
     }
 
-    /// Whether there are at least `few` tiles of so many rows and columns, so that they keep a device busy.
-    pub(super) fn is_busy(shape: &ProductShape, tile: [usize; 2], few: usize) -> bool {
-        tiles(shape, tile).is_none_or(|(down, across)| shape.batch.saturating_mul(down * across) >= few)
+    /// Whether there are at least `at_least` tiles of so many rows and columns, so that they keep a device busy.
+    pub(super) fn is_busy(shape: &ProductShape, tile: [usize; 2], at_least: usize) -> bool {
+        tiles(shape, tile).is_none_or(|(down, across)| shape.batch.saturating_mul(down * across) >= at_least)
     }
 }
 

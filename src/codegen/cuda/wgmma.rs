@@ -238,9 +238,9 @@ impl WgmmaVariant {
         let (n_sums, name) = (columns / 2, dtype.name());
         let listed = |one: &dyn Fn(usize) -> String| (0..n_sums).map(one).collect::<Vec<_>>().join(", ");
         let (registers, sums) = (listed(&|k| format!("%{k}")), listed(&|k| format!("\"+f\"(sum[{k}])")));
-        let turned = [left, right].map(|&along| u8::from(!along));
+        let is_transposed = [left, right].map(|&along| u8::from(!along));
         // Sources that are compiled in one file have it once.
-        let guard = format!("GROUPS_OF_{name}_{columns}_{}_{}", turned[0], turned[1]);
+        let guard = format!("GROUPS_OF_{name}_{columns}_{}_{}", is_transposed[0], is_transposed[1]);
         format!(
             "#if defined(GROUP_ASSEMBLY) && !defined({guard})\n#define {guard}\n\
              // sum += left * right, of 64 rows and 16 steps.\n\
@@ -248,8 +248,8 @@ impl WgmmaVariant {
              asm volatile(\"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{registers}}}, \"\n                 \
              \"%{n_sums}, %{}, 1, 1, 1, {}, {};\"\n                 : {sums}\n                 : \"l\"(left), \"l\"(right));\n}}\n#endif\n",
             n_sums + 1,
-            turned[0],
-            turned[1],
+            is_transposed[0],
+            is_transposed[1],
         )
     }
 }

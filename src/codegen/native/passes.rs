@@ -107,9 +107,9 @@ impl Passes {
         };
         for &id in &kept {
             let owner = self.first_pass_with(id, pass).expect("a kept value is computed by an earlier pass");
-            let known = self.passes[owner].keeps.iter().find(|keep| keep.0 == id).map(|keep| keep.1);
-            let buffer = known.unwrap_or(self.n_kept);
-            if known.is_none() {
+            let existing = self.passes[owner].keeps.iter().find(|keep| keep.0 == id).map(|keep| keep.1);
+            let buffer = existing.unwrap_or(self.n_kept);
+            if existing.is_none() {
                 self.passes[owner].keeps.push((id, buffer));
                 self.n_kept += 1;
             }

@@ -268,8 +268,8 @@ impl Select<'_> {
     /// The lane distances of a part.
     pub(super) fn distances(&mut self, at: i32, part: usize) -> V {
         let at = at + self.level().width().bytes() * part as i32;
-        let known = self.distances.iter().find(|known| known.0 == at).map(|known| known.1);
-        known.unwrap_or_else(|| {
+        let existing = self.distances.iter().find(|pair| pair.0 == at).map(|pair| pair.1);
+        existing.unwrap_or_else(|| {
             let v = self.block.register(Class::Vector, true, Origin::Whole(at));
             self.distances.push((at, v));
             v

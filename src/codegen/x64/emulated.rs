@@ -15,9 +15,9 @@ impl Select<'_> {
         let low = self.op(&opcode::MUL_LOW, &[a, b]);
         let first = self.op(&opcode::MUL_LOW, &[a_high, b]);
         let second = self.op(&opcode::MUL_LOW, &[b_high, a]);
-        let crossed = self.op(&opcode::ADD_I[1], &[first, second]);
-        let crossed = self.op_imm(&opcode::SHL_IMM[1], &[crossed], Some(32));
-        self.op(&opcode::ADD_I[1], &[low, crossed])
+        let cross_products = self.op(&opcode::ADD_I[1], &[first, second]);
+        let cross_products = self.op_imm(&opcode::SHL_IMM[1], &[cross_products], Some(32));
+        self.op(&opcode::ADD_I[1], &[low, cross_products])
     }
 
     fn shifted_right(&mut self, a: V, bits: u8) -> V {

@@ -182,11 +182,11 @@ mod tests {
             let classes = [Class::Contiguous; 2];
             let (flat, passes) = native::prepare(&kernel, &classes).expect("it is expressible");
             for level in [Level::Avx2, Level::Avx512] {
-                let text = |stores| {
+                let listing = |stores| {
                     let manner = Manner { stores, ..Manner::USUAL };
                     function::listing((level, manner), &kernel, &classes, &flat, &passes)
                 };
-                let (cached, streamed) = (text(Stores::Cached), text(Stores::Streamed));
+                let (cached, streamed) = (listing(Stores::Cached), listing(Stores::Streamed));
                 assert!(!cached.contains("vmovnt"), "{cached}");
                 let (whole, tail) = streamed.split_once("  tail\n").expect("there is a loop for the last elements");
                 assert_eq!((whole.contains("vmovnt"), tail.contains("vmovnt")), (is_taken, false), "{streamed}");

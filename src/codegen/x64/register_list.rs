@@ -1,4 +1,4 @@
-//! A few virtual registers, stored inline: the operands of an instruction, the parts of a value.
+//! A list virtual registers, stored inline: the operands of an instruction, the parts of a value.
 
 use super::code::V;
 use std::ops::{Deref, DerefMut};
@@ -67,9 +67,9 @@ impl<const N: usize> From<&[V]> for RegisterList<N> {
 
 impl<const N: usize> FromIterator<V> for RegisterList<N> {
     fn from_iter<I: IntoIterator<Item = V>>(registers: I) -> RegisterList<N> {
-        let mut few = RegisterList::NONE;
-        registers.into_iter().for_each(|v| few.push(v));
-        few
+        let mut list = RegisterList::NONE;
+        registers.into_iter().for_each(|v| list.push(v));
+        list
     }
 }
 

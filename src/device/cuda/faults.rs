@@ -221,11 +221,11 @@ impl Faults {
                 times: faults.times.load(Ordering::Acquire),
             });
         }
-        let mut known = lock(&self.others);
+        let mut existing = lock(&self.others);
         for other in others.into_iter().filter(|other| other.faults.number != self.number) {
-            match known.iter_mut().find(|known| known.faults.number == other.faults.number) {
-                Some(known) => known.point = other.point,
-                None => known.push(other),
+            match existing.iter_mut().find(|entry| entry.faults.number == other.faults.number) {
+                Some(entry) => entry.point = other.point,
+                None => existing.push(other),
             }
         }
     }

@@ -50,16 +50,16 @@ impl Staging {
         assert!(at + bytes.len() <= from.capacity(), "a copy stays inside its block");
         self.with(context, |pieces| {
             let lengths: Vec<usize> = bytes.chunks(PIECE).map(<[u8]>::len).collect();
-            let ask = |pieces: &mut [Pinned], number: usize| match lengths.get(number) {
+            let start = |pieces: &mut [Pinned], number: usize| match lengths.get(number) {
                 // SAFETY: inside the block, which is borrowed until everything has arrived.
                 Some(&len) => unsafe {
                     pieces[number % 2].start_fetch(queue, (from.as_ptr().addr() + at + number * PIECE) as u64, len)
                 },
                 None => Ok(()),
             };
-            ask(pieces, 0)?;
+            start(pieces, 0)?;
             for (number, part) in bytes.chunks_mut(PIECE).enumerate() {
-                ask(pieces, number + 1)?;
+                start(pieces, number + 1)?;
                 pieces[number % 2].take(part)?;
             }
             Ok(())

@@ -80,9 +80,9 @@ pub(super) fn compiled() {
 /// Counts a fallback, and prints a new one if reasons are printed.
 pub(super) fn fell_back(what: &str, reason: &Reason) {
     let mut fallbacks = FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |known: &&mut Fallback| known.what == what && known.reason == *reason;
-    if let Some(known) = fallbacks.iter_mut().find(is_it) {
-        known.times += 1;
+    let is_it = |existing: &&mut Fallback| existing.what == what && existing.reason == *reason;
+    if let Some(existing) = fallbacks.iter_mut().find(is_it) {
+        existing.times += 1;
         return;
     }
     if fallbacks.len() < MAX_KINDS {

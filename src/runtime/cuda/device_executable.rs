@@ -207,7 +207,7 @@ impl DeviceExecutable {
     ) -> Result<Option<Arc<DeviceProgram>>> {
         let alignments: Alignments = inputs.iter().copied().chain(target).map(alignment).collect();
         let lock = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, program)) = lock().iter().find(|(known, _)| *known == alignments) {
+        if let Some((_, program)) = lock().iter().find(|(other, _)| *other == alignments) {
             return Ok(Some(program.clone()));
         }
         let (of_inputs, of_target) = alignments.split_at(inputs.len());

@@ -166,11 +166,11 @@ impl DeviceEpilogue {
         shape: &ProductShape,
         alignments: Alignments,
     ) -> Result<Arc<PreparedEpilogue>> {
-        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
             return Ok(ready.clone());
         }
-        drop(known);
+        drop(prepared);
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
         let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
         let PlannedProduct { argument, maps, step, subject } =

@@ -122,11 +122,11 @@ impl DeviceLaunch {
     /// # Errors
     /// If its code cannot be made.
     pub(super) fn ready(&self, lowered: &Lowered, alignments: Alignments) -> Result<Arc<PreparedLaunch>> {
-        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
             return Ok(ready.clone());
         }
-        drop(known);
+        drop(prepared);
         let n_operands = lowered.kernel.operands.len();
         let numbers = (0..n_operands).filter(|&access| alignments[access] == IN_WORDS);
         let plan = Plan::new(&lowered.kernel, &lowered.geometry, &alignments)

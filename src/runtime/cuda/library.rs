@@ -52,10 +52,10 @@ pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
     if k == 0 {
         return Err(LibraryLimit::EmptySums.into());
     }
-    let lies = |side: &'static str, rows, columns, strides| {
+    let matrix_of = |side: &'static str, rows, columns, strides| {
         matrix(rows, columns, strides).ok_or(LibraryLimit::OperandApart { side })
     };
-    let (mut left, right) = (lies("left", m, k, left)?, lies("right", k, n, right)?);
+    let (mut left, right) = (matrix_of("left", m, k, left)?, matrix_of("right", k, n, right)?);
     // Batches that share the right operand are more rows, if the stride between batches continues that of rows.
     if batch > 1 && right.batch == 0 && left.order == Order::Rows && left.batch == m * left.pitch {
         (m, batch, left.batch) = (m * batch, 1, 0);
@@ -95,11 +95,11 @@ impl LibraryProduct {
     /// # Errors
     /// If a call of cublasLt fails.
     pub(super) fn ready(&self, alignments: Alignments) -> Result<Arc<Matmul>> {
-        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
             return Ok(ready.clone());
         }
-        drop(known);
+        drop(prepared);
         let found = algorithm((self.device, self.problem, alignments, self.most_workspace))?;
         let ready = found.unwrap_or_else(|| self.least_aligned.clone());
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
@@ -186,21 +186,21 @@ impl LibraryEpilogue {
 mod tests {
     use super::*;
 
-    fn lies(order: Order, pitch: usize) -> Option<Matrix> {
+    fn matrix_of(order: Order, pitch: usize) -> Option<Matrix> {
         Some(Matrix { order, pitch, batch: 7 })
     }
 
     #[test]
     fn matrices_lie_in_rows_or_in_columns() {
         let cases = [
-            ("rows", 4, 5, 5, 1, lies(Order::Rows, 5)),
-            ("rows apart", 4, 5, 9, 1, lies(Order::Rows, 9)),
-            ("columns", 4, 5, 1, 4, lies(Order::Columns, 4)),
-            ("columns apart", 4, 5, 1, 6, lies(Order::Columns, 6)),
-            ("a row", 1, 5, 0, 1, lies(Order::Rows, 5)),
-            ("a row of apart numbers", 1, 5, 0, 3, lies(Order::Columns, 3)),
-            ("a column", 4, 1, 3, 0, lies(Order::Rows, 3)),
-            ("one number", 1, 1, 0, 0, lies(Order::Rows, 1)),
+            ("rows", 4, 5, 5, 1, matrix_of(Order::Rows, 5)),
+            ("rows apart", 4, 5, 9, 1, matrix_of(Order::Rows, 9)),
+            ("columns", 4, 5, 1, 4, matrix_of(Order::Columns, 4)),
+            ("columns apart", 4, 5, 1, 6, matrix_of(Order::Columns, 6)),
+            ("a row", 1, 5, 0, 1, matrix_of(Order::Rows, 5)),
+            ("a row of apart numbers", 1, 5, 0, 3, matrix_of(Order::Columns, 3)),
+            ("a column", 4, 1, 3, 0, matrix_of(Order::Rows, 3)),
+            ("one number", 1, 1, 0, 0, matrix_of(Order::Rows, 1)),
             ("one row again and again", 4, 5, 0, 1, None),
             ("rows that overlap", 4, 5, 3, 1, None),
             ("every second", 4, 5, 10, 2, None),

@@ -104,7 +104,7 @@ impl Outline {
             walk.step(index, action, device_action)?;
         }
         let Walk { slots, mut outline, .. } = walk;
-        outline.outputs = schedule.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
+        outline.outputs = schedule.outputs.iter().map(|&(slot, _)| value_in(&slots, slot).clone()).collect();
         for output in &outline.outputs {
             if let Location::Own(number) = output.location {
                 outline.memories[number].is_kept = true;
@@ -148,7 +148,7 @@ impl Walk {
         match (action, device_action) {
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => self.take(index, *slot, ty),
             (Action::Product { left, right, to, .. }, DeviceAction::Deferred(_)) => {
-                self.factors[*to] = Some([*left, *right].map(|slot| known(&self.slots, slot).clone()));
+                self.factors[*to] = Some([*left, *right].map(|slot| value_in(&self.slots, slot).clone()));
             }
             (Action::Alias { from, to, .. }, DeviceAction::Forward) => self.factors[*to] = self.factors[*from].take(),
             (Action::Launch(launch), DeviceAction::Epilogue(on_device)) => {
@@ -156,26 +156,26 @@ impl Walk {
                 let factors = self.factors[product].take().expect("the product's action comes first");
                 let value = |(operand, slot): (usize, &Option<Slot>)| {
                     let slot = slot.filter(|_| operand != on_device.slot());
-                    slot.map(|slot| known(&self.slots, slot).clone())
+                    slot.map(|slot| value_in(&self.slots, slot).clone())
                 };
                 let own = launch.operands.iter().enumerate().map(value);
                 let operands = own.chain(factors.map(Some)).collect();
-                let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone()).collect();
+                let outputs = launch.outputs.iter().map(|&slot| value_in(&self.slots, slot).clone()).collect();
                 self.start(Start { action: index, operands, outputs });
             }
             (Action::Launch(launch), DeviceAction::LibraryEpilogue(epilogue)) => {
                 let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
                 let factors = self.factors[slot(epilogue.slot)].take().expect("the product's action comes first");
-                let bias = epilogue.bias.map(|bias| known(&self.slots, slot(bias)).clone());
+                let bias = epilogue.bias.map(|bias| value_in(&self.slots, slot(bias)).clone());
                 let operands = factors.into_iter().chain(bias).map(Some).collect();
-                let outputs = smallvec![known(&self.slots, launch.outputs[0]).clone()];
+                let outputs = smallvec![value_in(&self.slots, launch.outputs[0]).clone()];
                 self.start(Start { action: index, operands, outputs });
             }
             (Action::Alias { op, attrs, from, to }, _) => {
                 if matches!(op.row().meaning, Meaning::Window(_)) {
                     return Err(NoReplay::ViewOfMemory { op: op.name() }.into());
                 }
-                let from = known(&self.slots, *from);
+                let from = value_in(&self.slots, *from);
                 let of = |error| NoReplay::ViewFailed { error: Arc::new(error) };
                 let (layout, dtype) = view_layout(*op, attrs, &from.layout, from.dtype).map_err(of)?;
                 self.slots[*to] = Some(LocatedValue { location: from.location, dtype, layout });
@@ -183,14 +183,14 @@ impl Walk {
             (Action::Release(slot), _) => self.slots[*slot] = None,
             (Action::Launch(launch), _) if launch.is_idle => {}
             (Action::Launch(launch), DeviceAction::Launch(_)) => {
-                let operands = launch.operands.iter().map(|slot| slot.map(|slot| known(&self.slots, slot).clone()));
-                let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone());
+                let operands = launch.operands.iter().map(|slot| slot.map(|slot| value_in(&self.slots, slot).clone()));
+                let outputs = launch.outputs.iter().map(|&slot| value_in(&self.slots, slot).clone());
                 let start = Start { action: index, operands: operands.collect(), outputs: outputs.collect() };
                 self.start(start);
             }
             (Action::Product { left, right, to, ty }, DeviceAction::Product(_)) => {
                 self.take(index, *to, ty);
-                let [left, right, to] = [*left, *right, *to].map(|slot| known(&self.slots, slot).clone());
+                let [left, right, to] = [*left, *right, *to].map(|slot| value_in(&self.slots, slot).clone());
                 self.start(Start {
                     action: index,
                     operands: smallvec![Some(left), Some(right)],
@@ -198,8 +198,8 @@ impl Walk {
                 });
             }
             (Action::Routine { args, to, .. }, DeviceAction::Routine(_)) => {
-                let operands = args.iter().map(|&slot| Some(known(&self.slots, slot).clone())).collect();
-                let outputs = smallvec![known(&self.slots, *to).clone()];
+                let operands = args.iter().map(|&slot| Some(value_in(&self.slots, slot).clone())).collect();
+                let outputs = smallvec![value_in(&self.slots, *to).clone()];
                 self.start(Start { action: index, operands, outputs });
             }
             (_, DeviceAction::Host(_)) => return Err(NoReplay::HostStep.into()),
@@ -237,7 +237,7 @@ impl Walk {
     }
 }
 
-fn known(slots: &SideTable<Slot, Option<LocatedValue>>, slot: Slot) -> &LocatedValue {
+fn value_in(slots: &SideTable<Slot, Option<LocatedValue>>, slot: Slot) -> &LocatedValue {
     slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
 }
 

@@ -107,8 +107,8 @@ impl DeviceProduct {
     ) -> Result<std::result::Result<Array, Reason>> {
         let result = Array::new(stream.device(), ty)?;
         let queue = cuda::machine()?.queue(stream)?;
-        let known = match &self.how {
-            Implementation::Own(known) => known,
+        let launches = match &self.how {
+            Implementation::Own(launches) => launches,
             Implementation::CublasLt(product) => {
                 // SAFETY: passed on from the caller; the result is new, and only this code has it.
                 unsafe { product.start([left, right], None, &result, stream, &queue)? };
@@ -121,7 +121,7 @@ impl DeviceProduct {
         }
         let addresses = arrays.map(|array| array.ptr().addr() as u64);
         let shape = shape([left.layout(), right.layout()], left.dtype(), ty.dtype);
-        let ready = match self.ready_launch(known, stream.device(), addresses.map(alignment_of), &shape)? {
+        let ready = match self.ready_launch(launches, stream.device(), addresses.map(alignment_of), &shape)? {
             Ok(ready) => ready,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -151,8 +151,8 @@ impl DeviceProduct {
         shape: &ProductShape,
     ) -> Result<std::result::Result<PreparedProduct, Reason>> {
         match &self.how {
-            Implementation::Own(known) => {
-                Ok(self.ready_launch(known, device, alignments, shape)?.map(PreparedProduct::Launch))
+            Implementation::Own(launches) => {
+                Ok(self.ready_launch(launches, device, alignments, shape)?.map(PreparedProduct::Launch))
             }
             Implementation::CublasLt(product) => Ok(Ok(PreparedProduct::CublasLt(product.ready(alignments)?))),
         }
@@ -165,11 +165,11 @@ impl DeviceProduct {
         alignments: Alignments,
         shape: &ProductShape,
     ) -> Result<std::result::Result<Arc<ProductLaunch>, Reason>> {
-        let known = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+        let prepared = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
             return Ok(ready.clone());
         }
-        drop(known);
+        drop(prepared);
         let ready = match self.plan(shape, alignments) {
             Err(reason) => Err(reason),
             Ok(PlannedProduct { argument, maps, step, subject }) => {

@@ -83,7 +83,7 @@ impl Replays {
 
 impl State {
     fn of(&mut self, stream: u64) -> &mut OfStream {
-        let last = match self.streams.iter().position(|known| known.stream == stream) {
+        let last = match self.streams.iter().position(|other| other.stream == stream) {
             Some(place) => self.streams.remove(place),
             None => {
                 if self.streams.len() == MAX_STREAMS {

@@ -134,7 +134,7 @@ DEVICE void scan_totals(const W& w) {
     }
 }
 template <class D, class S, int DIMS, class W>
-DEVICE void scan_behind(const W& w) {
+DEVICE void scan_with_offset(const W& w) {
     SHARED(typename S::Part, slots, THREADS);
     const Lines<2, DIMS> lines(w, block_x() / w.at[LINE]);
     const Chunk<D, S, DIMS> chunk(w, lines);

@@ -53,7 +53,7 @@ impl RoutinePlan {
         let calls = [
             (format!("scan_chunks<{element}, {parts}, {dims}>"), lines.count * chunks),
             (format!("scan_totals<{parts}, {dims}>"), lines.count),
-            (format!("scan_behind<{element}, {parts}, {dims}>"), lines.count * chunks),
+            (format!("scan_with_offset<{element}, {parts}, {dims}>"), lines.count * chunks),
         ];
         for (call, n_blocks) in calls {
             let entry = self.entry(call, argument.argument.len());
