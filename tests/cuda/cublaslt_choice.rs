@@ -477,7 +477,7 @@ fn reports_name_who_computes_a_product() {
     fast(&[LIBRARY], || {
         let explain = layer_is_right(DType::BF16)?;
         says(&explain, "fast: cublasLt sums products of bf16 in f32, in an order of its own");
-        says(&explain, "fast: it is cublasLt's epilogue of the matrix product, and is rounded once, at the end");
+        says(&explain, "fast: cublasLt computes it as its epilogue, and rounds once, at the end");
         assert!(explain.groups.iter().all(|group| group.declined.is_none()), "{explain}");
         Ok(())
     });

@@ -296,7 +296,7 @@ fn bugs_of_columns_are_detected() {
             ("no barrier between steps", "own[half * ROWS]);\n            barrier();", "own[half * ROWS]);", DIFFERS),
             (
                 "no barrier behind the tree",
-                "[row];\n        // The next tree writes to the same slots.\n        barrier();",
+                "[row];\n        // The next tree writes the same slots.\n        barrier();",
                 "[row];",
                 DIFFERS,
             ),

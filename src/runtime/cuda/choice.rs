@@ -72,7 +72,7 @@ impl Choice {
             }
             Choice::Epilogue(_) => Some("it is the epilogue of the matrix product, which is not stored".into()),
             Choice::CublasLtEpilogue => {
-                Some("it is cublasLt's epilogue of the matrix product, and is rounded once, at the end".into())
+                Some("cublasLt computes it as its epilogue, and rounds once, at the end".into())
             }
         }
     }
