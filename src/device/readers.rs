@@ -157,7 +157,7 @@ mod tests {
     fn a_writer_waits_until_announcements_are_taken_back() {
         let [a, b] = storages();
         let is_writing = AtomicBool::new(false);
-        let announced = announce([&b, &a].into_iter()).expect("nobody writes");
+        let announced = announce([&b, &a].into_iter()).expect("no thread writes");
         thread::scope(|scope| {
             scope.spawn(|| {
                 let _exclusive = a.exclusive().expect("nothing is borrowed");
@@ -195,7 +195,7 @@ mod tests {
     fn places_are_used_again() {
         let [a] = storages();
         for _ in 0..2 * MAX_PLACES {
-            let read = || drop(announce([&a].into_iter()).expect("nobody writes"));
+            let read = || drop(announce([&a].into_iter()).expect("no thread writes"));
             thread::scope(|scope| scope.spawn(read).join().expect("nothing panics"));
         }
         // Other tests may run beside this one.

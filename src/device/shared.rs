@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_panics_when_it_goes_leaves_no_memory_behind() {
+    fn a_value_that_panics_when_dropped_leaks_no_memory() {
         struct Panics;
         impl Drop for Panics {
             fn drop(&mut self) {

@@ -1,7 +1,8 @@
 //! A process-wide memo table with LRU eviction.
 //!
-//! The first thread that asks for a key makes its value; others that ask for it meanwhile wait. A failure is not kept, so the next
-//! one tries again. The table is bounded: the value that was used longest ago goes first, and lives on where somebody holds it.
+//! The first thread that asks for a key makes its value, and other threads that ask for it wait. A failure is not kept,
+//! so the next call tries again. The table is bounded: the least recently used value is evicted, and lives on where it
+//! is still held.
 
 use crate::error::Result;
 use indexmap::IndexMap;

@@ -333,7 +333,7 @@ impl Node {
     }
 }
 
-/// Words of a node that calls cublasLt: the addresses of left operand, right operand, result, bias, and workspace.
+/// The number of addresses of a cublasLt call: left operand, right operand, result, bias, and workspace.
 const N_ADDRESSES: usize = 5;
 
 fn addresses(argument: &[u64]) -> Addresses {

@@ -42,7 +42,7 @@ pub(crate) const WORDS: &[Word] = &[
     word(&["take|takes|taken|took|taking for granted"], "guards, what a program requires"),
     word(&["patience|patient"], "recompile back-off"),
     word(&["the|of|its|all|different|most|allow|allows breaks"], "graph breaks"),
-    word(&["its|a|the|whose home", "home|homes of", "home's|homes'"], "spill slot"),
+    Word { patterns: &["home|homes|home's"], say: "spill slot", within: &["src/codegen"] },
     word(
         &["lined|crossed|spaced operand|operands|access|accesses|element|elements|row|rows"],
         "gathered, transposed, deinterleaved",
