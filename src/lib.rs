@@ -44,6 +44,7 @@ mod fusion;
 #[doc(hidden)]
 pub mod internals;
 pub mod ir;
+mod lru;
 mod ops;
 mod runtime;
 mod tensor;

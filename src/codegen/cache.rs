@@ -7,10 +7,10 @@ use super::geometry::{Class, Geometry, Lanes};
 use super::kernel::Kernel;
 use super::tier::{Compiled, Tier};
 use crate::error::Reason;
-use indexmap::IndexMap;
+use crate::lru::Lru;
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most kernels that are kept.
@@ -55,14 +55,28 @@ pub struct CacheStats {
     pub entries: usize,
 }
 
-#[derive(Default)]
 struct Cache {
-    entries: IndexMap<Key, (Arc<Entry>, u64)>,
-    clock: u64,
+    entries: Lru<Key, Arc<Entry>>,
     stats: CacheStats,
 }
 
-static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+impl Cache {
+    const EMPTY: Cache =
+        Cache { entries: Lru::new(CAPACITY), stats: CacheStats { hits: 0, compilations: 0, evictions: 0, entries: 0 } };
+
+    /// An entry, which is used now.
+    fn find(&mut self, key: &Key) -> Option<Arc<Entry>> {
+        let entry = self.entries.get(key)?.clone();
+        self.stats.hits += 1;
+        Some(entry)
+    }
+}
+
+static CACHE: Mutex<Cache> = Mutex::new(Cache::EMPTY);
+
+fn lock() -> MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The compiled form of a kernel; compiled now if it is new.
 ///
@@ -70,8 +84,7 @@ static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
 /// The reason why no tier compiles it.
 pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<Entry>, Reason> {
     let key = Key::new(tier, kernel, geometry);
-    let mut guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cache = guard.get_or_insert_with(Cache::default);
+    let mut cache = lock();
     if let Some(entry) = cache.find(&key) {
         return Ok(entry);
     }
@@ -80,48 +93,23 @@ pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<
     let (compiled, declined) = Compiled::new(tier, &key.kernel, key.lanes, &key.classes)?;
     let entry = Arc::new(Entry { compiled, declined, compile_time: start.elapsed(), lost: AtomicU64::new(0) });
     cache.stats.compilations += 1;
-    if cache.entries.len() >= CAPACITY {
-        cache.evict();
-    }
-    let now = cache.clock;
-    cache.entries.insert(key, (entry.clone(), now));
+    cache.stats.evictions += u64::from(cache.entries.put(key, entry.clone()).is_some());
     Ok(entry)
 }
 
 /// The compiled form of a kernel, if the cache has it.
 pub fn known(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Option<Arc<Entry>> {
     let key = Key::new(tier, kernel, geometry);
-    CACHE.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.find(&key)
+    lock().find(&key)
 }
 
 /// What the cache has done so far.
 pub fn stats() -> CacheStats {
-    let guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    guard.as_ref().map_or_else(CacheStats::default, |cache| CacheStats { entries: cache.entries.len(), ..cache.stats })
+    let cache = lock();
+    CacheStats { entries: cache.entries.len(), ..cache.stats }
 }
 
 /// Forgets every kernel; executables keep what they hold.
 pub fn clear() {
-    *CACHE.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
-impl Cache {
-    /// An entry, which is used now.
-    fn find(&mut self, key: &Key) -> Option<Arc<Entry>> {
-        self.clock += 1;
-        let (entry, used) = self.entries.get_mut(key)?;
-        *used = self.clock;
-        self.stats.hits += 1;
-        Some(entry.clone())
-    }
-
-    /// Drops the least recently used eighth, so that evicting is rare.
-    fn evict(&mut self) {
-        let mut ages: Vec<u64> = self.entries.values().map(|(_, used)| *used).collect();
-        let nth = CAPACITY / 8;
-        let (_, &mut oldest_kept, _) = ages.select_nth_unstable(nth);
-        let before = self.entries.len();
-        self.entries.retain(|_, (_, used)| *used >= oldest_kept);
-        self.stats.evictions += (before - self.entries.len()) as u64;
-    }
+    *lock() = Cache::EMPTY;
 }

@@ -11,9 +11,9 @@
 use super::backoff::{Costs, Waited};
 use super::entry::Entry;
 use super::guard::Guard;
-use super::lru::Lru;
 use super::options::NewTypes;
 use crate::error::{NotCaptured, Reason};
+use crate::lru::Lru;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::Flat;
 use crate::transforms::function::TensorRefs;
@@ -65,7 +65,6 @@ pub struct Break {
 }
 
 /// Programs by guard, and counters.
-#[derive(Default)]
 pub(super) struct Cells {
     by_guard: Lru<Guard, Arc<Cell>>,
     counts: Counts,
@@ -89,31 +88,44 @@ pub(super) enum Found {
 }
 
 impl Cells {
+    /// No programs; room for so many.
+    pub(super) fn new(capacity: usize) -> Cells {
+        Cells {
+            by_guard: Lru::new(capacity),
+            counts: Counts::default(),
+            breaks: Vec::new(),
+            inline: None,
+            ran_deferred: false,
+            has_kept: false,
+            costs: Costs::default(),
+        }
+    }
+
     /// The cell for inputs of these types. If there is none it is added, unless `frozen` and the cache is not empty.
-    pub(super) fn find(&mut self, inputs: &Flat, capacity: usize, frozen: bool) -> Found {
+    pub(super) fn find(&mut self, inputs: &Flat, frozen: bool) -> Found {
         self.counts.calls += 1;
         self.inline = None;
         self.ran_deferred = false;
         // Most calls have the same types as the last one.
-        if let Some(cell) = self.by_guard.last_if(|guard| guard.holds(inputs)).cloned() {
+        if let Some(cell) = self.by_guard.last_put_if(|guard| guard.holds(inputs)).cloned() {
             return self.hit(&cell, inputs, frozen);
         }
         let guard = Guard::of(inputs);
         if let Some(cell) = self.by_guard.get(&guard).cloned() {
             return self.hit(&cell, inputs, frozen);
         }
-        if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().first()) {
+        if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().next()) {
             return Found::Differs(known.violation(inputs).unwrap_or_else(|| "their program was evicted".into()));
         }
         let cell = Arc::new(Cell::default());
-        self.counts.evictions += self.by_guard.put(guard, cell.clone(), capacity);
+        self.counts.evictions += u64::from(self.by_guard.put(guard, cell.clone()).is_some());
         Found::Cell(cell)
     }
 
     /// The cell of the last call, if its guard and conditions hold for these tensors and `runs` accepts its entry. Then
     /// the call is counted as a hit.
     pub(super) fn repeated(&mut self, inputs: &[&Tensor], runs: impl FnOnce(&Entry) -> bool) -> Option<Arc<Cell>> {
-        let cell = self.by_guard.last_if(|guard| guard.holds_of_tensors(inputs))?;
+        let cell = self.by_guard.last_put_if(|guard| guard.holds_of_tensors(inputs))?;
         let cell = cell.known(inputs)?;
         if !cell.entry().is_some_and(runs) {
             return None;
@@ -154,7 +166,7 @@ impl Cells {
         if let Some(reason) = &self.inline {
             return Err(reason.clone());
         }
-        let latest = self.by_guard.by_use().into_iter().find(|(_, cell)| cell.entry().is_some());
+        let latest = self.by_guard.by_use().find(|(_, cell)| cell.entry().is_some());
         latest.map(|(_, cell)| cell.latest()).ok_or(match self.counts.calls {
             0 => Reason::NotCalled,
             _ => NotCaptured::NoResultYet.into(),

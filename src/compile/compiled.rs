@@ -60,7 +60,8 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
 /// Like [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
     let segments = Arc::new(Segments::new(&options));
-    Compiled { function, options, cells: Mutex::default(), segments, arguments: PhantomData }
+    let cells = Mutex::new(Cells::new(options.capacity));
+    Compiled { function, options, cells, segments, arguments: PhantomData }
 }
 
 impl<A, F: Function<A>> Compiled<F, A> {
@@ -85,7 +86,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             self.count(|cells| cells.counts_mut().calls += 1);
             return self.run_deferred(&inputs);
         }
-        let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
+        let found = self.count(|cells| cells.find(&inputs, stance == Stance::FailOnRecompile));
         match found {
             Found::Cell(cell) => self.call_at(&cell, &inputs),
             Found::Differs(how) => {

@@ -12,7 +12,6 @@ pub mod disk;
 mod entry;
 pub mod explain;
 pub(crate) mod guard;
-mod lru;
 pub(crate) mod options;
 mod panics;
 pub(crate) mod pipeline;

@@ -5,13 +5,13 @@
 //! a while runs eagerly.
 
 use super::explain::Explain;
-use super::lru::Lru;
 use super::options::CompileOptions;
 use super::separation::Separation;
 use super::tuning::{Settings, Tuned};
 use crate::debug;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::Graph;
+use crate::lru::Lru;
 use crate::runtime::Array;
 use crate::transforms::tracer::Owner;
 use crate::transforms::tracer::Runner;
@@ -29,11 +29,9 @@ const MAX_BALANCE: usize = 64 * COST_OF_MISS;
 /// The cached segments of a compiled function.
 pub(super) struct Segments {
     settings: Settings,
-    capacity: usize,
     known: Mutex<Known>,
 }
 
-#[derive(Default)]
 struct Known {
     by_graph: Lru<Graph, Arc<Place>>,
     /// How much misses outweigh hits so far.
@@ -52,7 +50,8 @@ struct Segment {
 impl Segments {
     pub(super) fn new(options: &CompileOptions) -> Segments {
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
-        Segments { settings: Settings::of(options), capacity, known: Mutex::default() }
+        let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0 };
+        Segments { settings: Settings::of(options), known: Mutex::new(known) }
     }
 
     /// Why the function should no longer run in segments, if that does not pay.
@@ -68,8 +67,7 @@ impl Segments {
 
     /// The reports of all cached segments, the most recently used first.
     pub(super) fn explain(&self) -> Vec<Explain> {
-        let places: Vec<Arc<Place>> =
-            self.lock().by_graph.by_use().into_iter().map(|(_, place)| place.clone()).collect();
+        let places: Vec<Arc<Place>> = self.lock().by_graph.by_use().map(|(_, place)| place.clone()).collect();
         let built = places.iter().filter_map(|place| place.get()?.as_ref().ok());
         built.map(|segment| Explain::of(segment.tuned.built())).collect()
     }
@@ -83,7 +81,7 @@ impl Segments {
         known.balance += COST_OF_MISS;
         known.n_compiled += 1;
         let place = Arc::new(Place::new());
-        known.by_graph.put(graph.clone(), place.clone(), self.capacity);
+        known.by_graph.put(graph.clone(), place.clone());
         place
     }
 

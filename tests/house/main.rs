@@ -26,9 +26,10 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 15] = [
+const FLOORS: [&str; 16] = [
     "error",
     "debug",
+    "lru",
     "ir",
     "device",
     "fusion",

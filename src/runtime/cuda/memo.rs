@@ -5,14 +5,13 @@
 //! is still held.
 
 use crate::error::Result;
-use indexmap::IndexMap;
+use crate::lru::Lru;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Values by key, each made once.
 pub(super) struct Memo<K, V> {
-    capacity: usize,
-    cells: Mutex<Option<IndexMap<K, Arc<Cell<V>>>>>,
+    cells: Mutex<Lru<K, Arc<Cell<V>>>>,
 }
 
 /// Locked while the value is made.
@@ -21,7 +20,7 @@ type Cell<V> = Mutex<Option<V>>;
 impl<K: Hash + Eq + Clone, V: Clone> Memo<K, V> {
     /// Keeps at most so many.
     pub(super) const fn new(capacity: usize) -> Memo<K, V> {
-        Memo { capacity, cells: Mutex::new(None) }
+        Memo { cells: Mutex::new(Lru::new(capacity)) }
     }
 
     /// The value of a key, made now if it is new.
@@ -38,19 +37,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Memo<K, V> {
     }
 
     fn cell(&self, key: K) -> Arc<Cell<V>> {
-        let mut guard = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let cells = guard.get_or_insert_with(IndexMap::new);
-        if let Some(index) = cells.get_index_of(&key) {
-            // What was used last is last.
-            let last = cells.len() - 1;
-            cells.move_index(index, last);
-            return cells[last].clone();
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(&key) {
+            return cell.clone();
         }
         let cell = Arc::new(Cell::new(None));
-        if cells.len() >= self.capacity {
-            cells.drain(..(self.capacity / 8).max(1));
-        }
-        cells.insert(key, cell.clone());
+        cells.put(key, cell.clone());
         cell
     }
 }
@@ -59,6 +51,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Memo<K, V> {
 mod tests {
     use super::*;
     use crate::error::Error;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn values_are_made_once_and_the_oldest_go() {
@@ -74,7 +68,7 @@ mod tests {
             assert_eq!(get(key), Ok(key * 2));
         }
         assert_eq!(made, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1], "0 was used again, so 1 was the oldest");
-        assert!(memo.cells.lock().is_ok_and(|cells| cells.as_ref().is_some_and(|cells| cells.len() <= 8)));
+        assert!(memo.cells.lock().is_ok_and(|cells| cells.len() <= 8));
     }
 
     #[test]
@@ -83,5 +77,39 @@ mod tests {
         let failure = || Error::invalid("value", "it fails");
         assert_eq!(memo.get(1, |_| Err(failure())), Err(failure()));
         assert_eq!(memo.get(1, |_| Ok(3)), Ok(3));
+    }
+
+    #[test]
+    fn without_room_values_are_made_again() {
+        let memo: Memo<u8, u8> = Memo::new(0);
+        assert_eq!(memo.get(1, |_| Ok(2)), Ok(2));
+        assert_eq!(memo.get(1, |_| Ok(3)), Ok(3));
+    }
+
+    /// Threads that ask for the same keys at the same time share what one of them makes.
+    #[test]
+    fn concurrent_users_make_each_value_once() {
+        let memo: Memo<usize, Arc<usize>> = Memo::new(16);
+        let n_made = AtomicUsize::new(0);
+        let start = Barrier::new(4);
+        let values = std::thread::scope(|scope| {
+            let users: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        let make = |key: &usize| {
+                            n_made.fetch_add(1, Ordering::Relaxed);
+                            std::thread::yield_now();
+                            Ok(Arc::new(*key))
+                        };
+                        (0..16).map(|key| memo.get(key, make)).collect::<Result<Vec<_>>>()
+                    })
+                })
+                .collect();
+            users.into_iter().map(|user| user.join().expect("no user panics")).collect::<Result<Vec<_>>>()
+        });
+        let values = values.expect("making does not fail");
+        assert_eq!(n_made.into_inner(), 16);
+        assert!(values.iter().flatten().zip(values[0].iter().cycle()).all(|(one, first)| Arc::ptr_eq(one, first)));
     }
 }
