@@ -28,14 +28,19 @@
 //! | `trace` | the traced graph |
 //! | the name of a pass, as in `simplify` | the graph after that pass |
 //! | `passes` | the graph after each pass |
+//! | `passes:html`, `passes:html=FILE` | nothing; it writes a page with the graph after each pass and what changed |
 //! | `graph` | the graph that is planned, which is that after the last pass |
 //! | `plan` | steps, and edges that were not fused |
 //! | `kernel` | loop-level kernels |
 //! | `code` | the code that a tier generates for them |
 //!
+//! Without `FILE`, the page is a new file in the current directory, whose name is printed. A file that exists is
+//! replaced. One page has everything that the process compiles.
+//!
 //! An unknown word is reported once, with a list of the known ones. The names of passes come from `ir::passes::PASSES`.
 //! This floor must not import it, so the pipeline passes the names to [`check_dump`].
 
+use std::path::PathBuf;
 use std::sync::{Once, OnceLock};
 
 /// A stage that can be printed.
@@ -70,6 +75,7 @@ impl Stage {
 
 struct Switches {
     dump: Vec<String>,
+    passes_page: Option<PassesPage>,
     explain: bool,
     eager: bool,
     verify: bool,
@@ -88,8 +94,10 @@ fn switches() -> &'static Switches {
         let word = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let on = |name: &str| word(name).is_some_and(|value| value != "0");
         let dump = word("OPFUSE_DUMP").map(|list| list.split(',').map(|stage| stage.trim().to_string()).collect());
+        let dump: Vec<String> = dump.unwrap_or_default();
         Switches {
-            dump: dump.unwrap_or_default(),
+            passes_page: dump.iter().find_map(|word| PassesPage::of(word)),
+            dump,
             explain: on("OPFUSE_EXPLAIN"),
             eager: on("OPFUSE_EAGER"),
             verify: on("OPFUSE_VERIFY"),
@@ -106,6 +114,33 @@ fn switches() -> &'static Switches {
 
 /// The word that asks for the graph after each pass.
 const PASSES: &str = "passes";
+
+/// The word that asks for a page of them; a file may follow it.
+const PASSES_PAGE: &str = "passes:html";
+
+/// Where the page of passes is to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassesPage {
+    /// To a file whose name is chosen.
+    Anywhere,
+    /// To this file.
+    At(PathBuf),
+}
+
+impl PassesPage {
+    /// What a word of `OPFUSE_DUMP` asks for, if it asks for a page.
+    fn of(word: &str) -> Option<PassesPage> {
+        match word.strip_prefix(PASSES_PAGE)? {
+            "" => Some(PassesPage::Anywhere),
+            rest => rest.strip_prefix('=').filter(|file| !file.is_empty()).map(|file| PassesPage::At(file.into())),
+        }
+    }
+}
+
+/// Where the page of passes is to be written, if one is asked for.
+pub fn passes_page() -> Option<&'static PassesPage> {
+    switches().passes_page.as_ref()
+}
 
 /// Whether a stage is to be printed.
 pub fn dumps(stage: Stage) -> bool {
@@ -133,8 +168,10 @@ pub fn check_dump(passes: impl Iterator<Item = &'static str>) {
         return;
     }
     CHECKED.call_once(|| {
-        let known: Vec<&str> = Stage::ALL.into_iter().map(Stage::name).chain([PASSES]).chain(passes).collect();
-        for word in switches().dump.iter().filter(|word| !known.contains(&word.as_str())) {
+        let stages = Stage::ALL.into_iter().map(Stage::name);
+        let known: Vec<&str> = stages.chain([PASSES, PASSES_PAGE]).chain(passes).collect();
+        let is_known = |word: &str| known.contains(&word) || PassesPage::of(word).is_some();
+        for word in switches().dump.iter().filter(|word| !is_known(word)) {
             print(&format!("opfuse: OPFUSE_DUMP: `{word}` names no stage; known are {}", known.join(", ")));
         }
     });
@@ -202,4 +239,24 @@ pub fn calibration_file() -> Option<&'static str> {
 /// The folder that machine code is kept in, if it is set.
 pub fn cache_folder() -> Option<&'static str> {
     switches().cache.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PassesPage::{self, Anywhere, At};
+
+    #[test]
+    fn a_page_may_name_its_file() {
+        let cases = [
+            ("passes:html", Some(Anywhere)),
+            ("passes:html=a/b=c.html", Some(At("a/b=c.html".into()))),
+            ("passes:html=", None),
+            ("passes:htm", None),
+            ("passes:html5", None),
+            ("passes", None),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(PassesPage::of(word), expected, "{word}");
+        }
+    }
 }

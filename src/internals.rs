@@ -60,7 +60,7 @@ floor!(
 );
 floor!(
     /// Capture, guards, the pipeline.
-    compile: backoff calibration compiled guard options pipeline
+    compile: backoff calibration compiled guard options passes_page pipeline
 );
 
 /// Switches.

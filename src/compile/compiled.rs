@@ -28,6 +28,7 @@ use crate::transforms::tracer::GradientsBefore;
 use crate::transforms::tracer::Reads;
 use crate::transforms::tracer::{First, NoTrace};
 use smallvec::SmallVec;
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -59,7 +60,7 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
 
 /// Like [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
-    let segments = Arc::new(Segments::new(&options));
+    let segments = Arc::new(Segments::new(&options, type_name::<F>()));
     let cells = Mutex::new(Cells::new(options.capacity));
     Compiled { function, options, cells, segments, arguments: PhantomData }
 }
@@ -282,7 +283,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
             });
         }
         let device = capture::gpu_of(&inputs.tensors);
-        let settings = Settings { device, numerics: current_numerics(), ..Settings::of(&self.options) };
+        let settings =
+            Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, type_name::<F>()) };
         let program = match captured {
             Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
                 Err(error @ Error::OutOfMemory { .. }) => return Err(error),

@@ -1,8 +1,9 @@
 //! The pipeline: from a traced graph to an executable. Start reading here.
 //!
 //! A traced graph goes through the passes of [`PASSES`](crate::ir::passes::PASSES) in order and is planned. Each step
-//! of the plan is lowered and compiled. `OPFUSE_DUMP` prints each form.
+//! of the plan is lowered and compiled. `OPFUSE_DUMP` prints each form, and `passes_page` shows what each pass changed.
 
+use super::passes_page::{self, Capture, Snapshot, Subject};
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
 use crate::device::Device;
@@ -47,12 +48,17 @@ pub struct Timed {
     pub time: Duration,
 }
 
+/// Phases with their times, such as `decompose 3.1µs, simplify 12.0µs`.
+pub(super) fn times(phases: &[Timed]) -> String {
+    phases.iter().map(|phase| format!("{} {:.1?}", phase.name, phase.time)).collect::<Vec<_>>().join(", ")
+}
+
 /// Builds an executable from a traced graph. `tier` forces a code tier.
 ///
 /// # Errors
 /// If the graph breaks an invariant, which the message names.
 pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Built> {
-    build_over(traced, Vec::new(), options, tier)
+    build_over(traced, Subject::Graph, Vec::new(), options, tier)
 }
 
 /// Like [`build`], but kernels that `accepts` rejects are not compiled. Their groups are split.
@@ -60,27 +66,40 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
 /// # Errors
 /// Same as [`build`], and if a single op is rejected.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
-    build_by(traced, Vec::new(), options, Target::Cpu, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
+    let make: Make<'_> = &|graph, plan| Executable::build_if(graph, plan, tier, accepts);
+    build_by(traced, Subject::Graph, Vec::new(), options, Target::Cpu, make)
 }
 
 /// Like [`build`], for a caller that overwrites these inputs with their new values. These may be written in place.
+/// `subject` says what was traced.
 ///
 /// # Errors
 /// Same as [`build`].
-pub fn build_over(traced: Graph, rewritten: Vec<Rewritten>, options: &Options, tier: Option<Tier>) -> Result<Built> {
-    build_by(traced, rewritten, options, Target::Cpu, &|graph, plan| {
-        Executable::build_if(graph, plan, tier, &|_| Ok(()))
-    })
+pub fn build_over(
+    traced: Graph,
+    subject: Subject,
+    rewritten: Vec<Rewritten>,
+    options: &Options,
+    tier: Option<Tier>,
+) -> Result<Built> {
+    let make: Make<'_> = &|graph, plan| Executable::build_if(graph, plan, tier, &|_| Ok(()));
+    build_by(traced, subject, rewritten, options, Target::Cpu, make)
 }
 
-/// Like [`build`], for a GPU and with these numerics. Steps without GPU code run on the CPU.
+/// Like [`build`], for a GPU and with these numerics. Steps without GPU code run on the CPU. `subject` says
+/// what was traced.
 ///
 /// # Errors
 /// Same as [`build`].
-pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
-    build_by(traced, Vec::new(), options, Target::Gpu, &|graph, plan| {
-        Executable::build_on(device, numerics, graph, plan)
-    })
+pub fn build_on(
+    device: Device,
+    numerics: Numerics,
+    traced: Graph,
+    subject: Subject,
+    options: &Options,
+) -> Result<Built> {
+    let make: Make<'_> = &|graph, plan| Executable::build_on(device, numerics, graph, plan);
+    build_by(traced, subject, Vec::new(), options, Target::Gpu, make)
 }
 
 /// Builds an executable from a graph and its plan.
@@ -88,13 +107,37 @@ type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Fai
 
 fn build_by(
     traced: Graph,
+    subject: Subject,
     rewritten: Vec<Rewritten>,
     options: &Options,
     target: Target,
     make: Make<'_>,
 ) -> Result<Built> {
+    if debug::passes_page().is_none() {
+        return build_seen(traced, rewritten, options, target, make, &mut |_, _| {});
+    }
+    let (before, mut snapshots) = (traced.clone(), Vec::new());
+    let built = build_seen(traced, rewritten, options, target, make, &mut |timed, graph| {
+        snapshots.push(Snapshot { name: timed.name, time: timed.time, graph: graph.clone() });
+    });
+    let plan = match &built {
+        Ok(built) => Ok((built.plan.text(&built.graph), times(&built.merges))),
+        Err(error) => Err(error.to_string()),
+    };
+    passes_page::add(&Capture { subject, traced: &before, snapshots: &snapshots, plan });
+    built
+}
+
+fn build_seen(
+    traced: Graph,
+    rewritten: Vec<Rewritten>,
+    options: &Options,
+    target: Target,
+    make: Make<'_>,
+    after: After<'_>,
+) -> Result<Built> {
     let start = Instant::now();
-    let (graph, passes) = run_passes(&traced, target)?;
+    let (graph, passes) = run_passes(&traced, target, after)?;
     let (plan, merges) = planned(&graph, options);
     let plan = plan.writing_over(&graph, rewritten);
     debug::dump(Stage::Plan, || plan.text(&graph));
@@ -104,8 +147,11 @@ fn build_by(
     Ok(Built { traced, graph, plan, executable, rates: options.rates, passes, merges, plan_time, compile_time })
 }
 
+/// Called with the graph after each pass, before it is verified.
+type After<'a> = &'a mut dyn FnMut(Timed, &Graph);
+
 /// Runs the passes for a target in order. Also returns the time of each.
-fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
+fn run_passes(traced: &Graph, target: Target, after: After<'_>) -> Result<(Graph, Vec<Timed>)> {
     debug::check_dump(PASSES.iter().map(|pass| pass.name));
     debug::dump(Stage::Trace, || traced.to_string());
     verify(traced)?;
@@ -114,7 +160,9 @@ fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
     for pass in passes_for(target) {
         let start = Instant::now();
         graph = Cow::Owned((pass.run)(&graph)?);
-        times.push(Timed { name: pass.name, time: start.elapsed() });
+        let timed = Timed { name: pass.name, time: start.elapsed() };
+        times.push(timed);
+        after(timed, &graph);
         if debug::verifies() {
             pass.verify(&graph)?;
         }

@@ -5,6 +5,7 @@
 //! too; see [`Gradients`].
 
 use super::explain::Explain;
+use super::passes_page::Subject;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
 use crate::autograd::{GradientProgram, record_program};
@@ -88,7 +89,7 @@ impl Program {
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
-            let tuned = Tuned::build(graph, rewritten(n_outputs, &written, &aliases), settings)?;
+            let tuned = Tuned::build(graph, Subject::Function, rewritten(n_outputs, &written, &aliases), settings)?;
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
@@ -132,10 +133,10 @@ impl Program {
             places[operand] = gradient;
         }
         let joint_places = places.iter().map(|place| place.map(|at| at + joint.n_outputs)).collect();
-        let backward = Tuned::build(halves.backward, Vec::new(), settings)?;
+        let backward = Tuned::build(halves.backward, Subject::Backward, Vec::new(), settings)?;
         let differentiable = joint.differentiable;
         let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
-        let tuned = Tuned::build(halves.forward, Vec::new(), settings)?;
+        let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         Ok(Program {
             separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
             tuned,

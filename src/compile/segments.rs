@@ -6,6 +6,7 @@
 
 use super::explain::Explain;
 use super::options::CompileOptions;
+use super::passes_page::Subject;
 use super::separation::Separation;
 use super::tuning::{Settings, Tuned};
 use crate::debug;
@@ -48,10 +49,10 @@ struct Segment {
 }
 
 impl Segments {
-    pub(super) fn new(options: &CompileOptions) -> Segments {
+    pub(super) fn new(options: &CompileOptions, function: &'static str) -> Segments {
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
         let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0 };
-        Segments { settings: Settings::of(options), known: Mutex::new(known) }
+        Segments { settings: Settings::of(options, function), known: Mutex::new(known) }
     }
 
     /// Why the function should no longer run in segments, if that does not pay.
@@ -87,7 +88,7 @@ impl Segments {
 
     fn build(&self, graph: Graph) -> Result<Segment> {
         let owners: Vec<Owner> = (0..graph.outputs().len()).map(Owner::Output).collect();
-        let tuned = Tuned::build(graph, Vec::new(), &self.settings)?;
+        let tuned = Tuned::build(graph, Subject::Segment, Vec::new(), &self.settings)?;
         let built = tuned.built();
         if debug::explains() {
             debug::print(&Explain::of(built).to_string());

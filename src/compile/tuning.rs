@@ -6,6 +6,7 @@
 //! give the same bits.
 
 use super::options::{CompileOptions, Tuning};
+use super::passes_page::Subject;
 use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
 use crate::device::Device;
@@ -41,12 +42,14 @@ pub(super) struct Settings {
     pub(super) device: Option<Device>,
     /// What results may depend on, on a GPU.
     pub(super) numerics: Numerics,
+    /// The function that graphs are traced from, by the name of its type.
+    pub(super) function: &'static str,
 }
 
 impl Settings {
-    pub(super) fn of(options: &CompileOptions) -> Settings {
+    pub(super) fn of(options: &CompileOptions, function: &'static str) -> Settings {
         let (tier, numerics) = (options.tier_or_forced(), options.numerics.unwrap_or_default());
-        Settings { fusion: options.fusion, tier, tuning: options.tuning, device: None, numerics }
+        Settings { fusion: options.fusion, tier, tuning: options.tuning, device: None, numerics, function }
     }
 }
 
@@ -59,14 +62,21 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
-    /// Builds a graph. The caller overwrites the `rewritten` inputs with their new values.
+    /// Builds a graph. The caller overwrites the `rewritten` inputs with their new values. `subject` turns the name of
+    /// the function into what was traced.
     ///
     /// # Errors
     /// If the graph breaks an invariant.
-    pub(super) fn build(graph: Graph, rewritten: Vec<Rewritten>, settings: &Settings) -> Result<Tuned> {
+    pub(super) fn build(
+        graph: Graph,
+        subject: fn(&'static str) -> Subject,
+        rewritten: Vec<Rewritten>,
+        settings: &Settings,
+    ) -> Result<Tuned> {
+        let subject = subject(settings.function);
         let first = match settings.device {
-            None => pipeline::build_over(graph, rewritten, &settings.fusion, settings.tier)?,
-            Some(device) => pipeline::build_on(device, settings.numerics, graph, &settings.fusion)?,
+            None => pipeline::build_over(graph, subject, rewritten, &settings.fusion, settings.tier)?,
+            Some(device) => pipeline::build_on(device, settings.numerics, graph, subject, &settings.fusion)?,
         };
         Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
     }

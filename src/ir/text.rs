@@ -28,13 +28,24 @@ use std::str::FromStr;
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "graph {{")?;
-        for (id, node) in self.nodes() {
-            writeln!(f, "  {id} = {}: {}", NodeText(node), node.ty)?;
+        for (id, _) in self.nodes() {
+            writeln!(f, "  {}", node_line(self, id))?;
         }
-        let outputs: Vec<String> = self.outputs().iter().map(NodeId::to_string).collect();
-        writeln!(f, "  return {}", outputs.join(", "))?;
+        writeln!(f, "  {}", return_line(self))?;
         writeln!(f, "}}")
     }
+}
+
+/// The line of a node: its name, how it is made, its type.
+pub(super) fn node_line(graph: &Graph, id: NodeId) -> String {
+    let node = &graph[id];
+    format!("{id} = {}: {}", NodeText(node), node.ty)
+}
+
+/// The line of the outputs.
+pub(super) fn return_line(graph: &Graph) -> String {
+    let outputs: Vec<String> = graph.outputs().iter().map(NodeId::to_string).collect();
+    format!("return {}", outputs.join(", "))
 }
 
 /// A node's right-hand side, without its type.

@@ -8,6 +8,7 @@ use crate::generate::small;
 use crate::reference::{reference, same};
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::dispatch::Array;
+use opfuse::internals::compile::passes_page::Subject;
 use opfuse::internals::compile::pipeline;
 use opfuse::internals::fusion::Options;
 use opfuse::internals::runtime::cuda::counts;
@@ -31,7 +32,7 @@ pub(crate) fn moved(array: &Array, device: Device) -> Result<Array, String> {
 /// What is wrong with a case, if anything is.
 pub(crate) fn failure(case: &Case) -> Result<(), String> {
     let expected = reference(&case.graph, &case.inputs)?;
-    let built = pipeline::build_on(GPU, Numerics::Strict, case.graph.clone(), &Options::default())
+    let built = pipeline::build_on(GPU, Numerics::Strict, case.graph.clone(), Subject::Graph, &Options::default())
         .map_err(|error| error.to_string())?;
     let inputs = case.inputs.iter().map(|input| moved(input, GPU)).collect::<Result<Vec<Array>, String>>()?;
     let inputs: Vec<&Array> = inputs.iter().collect();

@@ -4,6 +4,7 @@
 
 use super::picture::svg;
 use super::{Decision, Edge, Explain, Group, counted};
+use crate::compile::escaped::Escaped;
 use crate::compile::pipeline::Timed;
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -143,21 +144,6 @@ pub(super) fn colour(group: usize) -> String {
 
 fn time(time: Duration) -> String {
     format!("{time:.1?}")
-}
-
-/// Text with HTML's special characters escaped.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            c => f.write_char(c),
-        })
-    }
 }
 
 /// A number of bytes in readable units. The exact number is its tooltip.

@@ -2,9 +2,10 @@
 //!
 //! Plain numbers and fills are part of their users' labels. A large graph is drawn with a box per kernel instead.
 
-use super::html::{Escaped, colour};
+use super::html::colour;
 use super::layers::place;
 use super::{Decision, Edge, Explain, GroupKind};
+use crate::compile::escaped::Escaped;
 use crate::fusion::role::Role;
 use crate::ir::NodeId;
 use crate::ir::text::NodeText;

@@ -1,7 +1,7 @@
 //! Reports as text: totals, one line per kernel, one line per kept edge, and one hint per reason.
 
 use super::{Decision, Explain, Group, counted};
-use crate::compile::pipeline::Timed;
+use crate::compile::pipeline::times;
 use std::fmt;
 
 impl fmt::Display for Explain {
@@ -87,9 +87,4 @@ impl Explain {
         }
         out
     }
-}
-
-/// Phases with their times, such as `decompose 3.1µs, simplify 12.0µs`.
-fn times(phases: &[Timed]) -> String {
-    phases.iter().map(|phase| format!("{} {:.1?}", phase.name, phase.time)).collect::<Vec<_>>().join(", ")
 }
