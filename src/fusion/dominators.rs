@@ -45,7 +45,7 @@ impl Paths {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct TreeNode {
     depth: u32,
     parent: Vertex,
     jump: Vertex,
@@ -57,7 +57,7 @@ struct Step {
 #[derive(Debug, Clone)]
 pub struct PostDominators {
     /// One per vertex, and one for `none`.
-    steps: SideTable<Vertex, Step>,
+    nodes: SideTable<Vertex, TreeNode>,
     /// The common root of all trees, which stands for "none". It comes after the last vertex.
     none: Vertex,
 }
@@ -66,8 +66,8 @@ impl PostDominators {
     /// Builds the tree in time `O((vertices + edges) log vertices)`.
     pub fn of(graph: &PatternGraph, users: &Users) -> Self {
         let none = Vertex::new(graph.len());
-        let root = Step { depth: 0, parent: none, jump: none, to_parent: Paths::EMPTY, to_jump: Paths::EMPTY };
-        let mut tree = PostDominators { steps: SideTable::with_len(graph.len() + 1, || root), none };
+        let root = TreeNode { depth: 0, parent: none, jump: none, to_parent: Paths::EMPTY, to_jump: Paths::EMPTY };
+        let mut tree = PostDominators { nodes: SideTable::with_len(graph.len() + 1, || root), none };
         for vertex in graph.vertices().rev() {
             let (parent, paths) = match users.of_vertex(vertex) {
                 _ if graph.facts(vertex).visible => (none, Paths { edge: Pattern::Opaque, ..Paths::EMPTY }),
@@ -81,17 +81,17 @@ impl PostDominators {
 
     /// The nearest post-dominator of `vertex`, if it has one.
     pub fn parent(&self, vertex: Vertex) -> Option<Vertex> {
-        Some(self.steps[vertex].parent).filter(|&parent| parent != self.none)
+        Some(self.nodes[vertex].parent).filter(|&parent| parent != self.none)
     }
 
     /// The paths from `vertex` to its nearest post-dominator. Without one, only the edge pattern is meaningful.
     pub fn path(&self, vertex: Vertex) -> Paths {
-        self.steps[vertex].to_parent
+        self.nodes[vertex].to_parent
     }
 
     /// The distance from the root of the tree of `vertex`. A root has depth 1.
     pub fn depth(&self, vertex: Vertex) -> u32 {
-        self.steps[vertex].depth
+        self.nodes[vertex].depth
     }
 
     fn meet_all(&self, graph: &PatternGraph, users: &[User]) -> (Vertex, Paths) {
@@ -111,31 +111,31 @@ impl PostDominators {
 
     /// The lowest common ancestor.
     fn meet(&self, mut a: Vertex, mut b: Vertex) -> Vertex {
-        let step = |vertex: Vertex| &self.steps[vertex];
-        if step(a).depth < step(b).depth {
+        let node = |vertex: Vertex| &self.nodes[vertex];
+        if node(a).depth < node(b).depth {
             std::mem::swap(&mut a, &mut b);
         }
-        let level = step(b).depth;
-        while step(a).depth > level {
-            a = if step(step(a).jump).depth >= level { step(a).jump } else { step(a).parent };
+        let level = node(b).depth;
+        while node(a).depth > level {
+            a = if node(node(a).jump).depth >= level { node(a).jump } else { node(a).parent };
         }
         // Jump lengths depend on the depth alone, so both sides keep the same depth.
         while a != b {
-            let apart = step(a).jump != step(b).jump;
-            (a, b) = if apart { (step(a).jump, step(b).jump) } else { (step(a).parent, step(b).parent) };
+            let apart = node(a).jump != node(b).jump;
+            (a, b) = if apart { (node(a).jump, node(b).jump) } else { (node(a).parent, node(b).parent) };
         }
         a
     }
 
     /// The paths from a vertex to a proper ancestor.
     fn climb(&self, graph: &PatternGraph, from: Vertex, to: Vertex) -> Paths {
-        let step = |vertex: Vertex| &self.steps[vertex];
-        let level = step(to).depth;
+        let node = |vertex: Vertex| &self.nodes[vertex];
+        let level = node(to).depth;
         let (mut at, mut climbed) = (from, None::<Paths>);
         while at != to {
-            let jumps = step(step(at).jump).depth >= level;
+            let jumps = node(node(at).jump).depth >= level;
             let (next, part) =
-                if jumps { (step(at).jump, step(at).to_jump) } else { (step(at).parent, step(at).to_parent) };
+                if jumps { (node(at).jump, node(at).to_jump) } else { (node(at).parent, node(at).to_parent) };
             climbed = Some(climbed.map_or(part, |climbed| climbed.then(graph.pattern(at), part)));
             at = next;
         }
@@ -145,9 +145,9 @@ impl PostDominators {
     /// Makes `vertex` a child of `parent`. Its jump covers two jumps from the parent if they are equally long, so jump
     /// lengths follow skew-binary numbers.
     fn attach(&mut self, graph: &PatternGraph, vertex: Vertex, parent: Vertex, to_parent: Paths) {
-        let below = self.steps[parent];
-        let middle = self.steps[below.jump];
-        let far = self.steps[middle.jump];
+        let below = self.nodes[parent];
+        let middle = self.nodes[below.jump];
+        let far = self.nodes[middle.jump];
         let doubles = parent != self.none && below.depth - middle.depth == middle.depth - far.depth;
         let pattern = |vertex| if vertex == self.none { Pattern::Opaque } else { graph.pattern(vertex) };
         let (jump, to_jump) = if doubles {
@@ -156,7 +156,7 @@ impl PostDominators {
         } else {
             (parent, to_parent)
         };
-        self.steps[vertex] = Step { depth: below.depth + 1, parent, jump, to_parent, to_jump };
+        self.nodes[vertex] = TreeNode { depth: below.depth + 1, parent, jump, to_parent, to_jump };
     }
 }
 

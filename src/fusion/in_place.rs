@@ -41,7 +41,7 @@ pub struct InPlace {
 
 /// The in-place writes of a plan.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct InPlaceWrites {
     /// For each step of the plan.
     pub steps: Vec<Option<InPlace>>,
     /// The inputs whose memory is written, in order.
@@ -49,9 +49,9 @@ pub struct Places {
 }
 
 /// Finds the in-place writes of a plan, for steps in this order.
-pub fn places(graph: &Graph, plan: &Plan) -> Places {
+pub fn in_place_writes(graph: &Graph, plan: &Plan) -> InPlaceWrites {
     if !plan.steps.iter().any(|step| written_over(graph, step).is_some()) {
-        return Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() };
+        return InPlaceWrites { steps: vec![None; plan.steps.len()], inputs: Vec::new() };
     }
     let mut rewritten: Vec<&Rewritten> = plan.rewritten.iter().collect();
     loop {
@@ -67,7 +67,7 @@ pub fn places(graph: &Graph, plan: &Plan) -> Places {
         let kept: Vec<&Rewritten> = rewritten.iter().copied().filter(|one| is_fine(one)).collect();
         if kept.len() == rewritten.len() {
             let inputs: BTreeSet<usize> = found.inputs().collect();
-            return Places { steps: found.steps, inputs: inputs.into_iter().collect() };
+            return InPlaceWrites { steps: found.steps, inputs: inputs.into_iter().collect() };
         }
         rewritten = kept;
     }

@@ -11,7 +11,7 @@
 //! So a number depends on seed, counter and position only, and any thread or device can compute any of them.
 
 /// The words of one block.
-pub type Block = [u32; 4];
+pub type PhiloxBlock = [u32; 4];
 
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 /// The fractional bits of the golden ratio and of √3. Every round adds them to the key.
@@ -20,7 +20,7 @@ const ROUNDS: usize = 10;
 
 /// One block of random words.
 #[inline(always)]
-pub fn philox4x32(counter: Block, key: [u32; 2]) -> Block {
+pub fn philox4x32(counter: PhiloxBlock, key: [u32; 2]) -> PhiloxBlock {
     let ([mut a, mut b, mut c, mut d], [mut left, mut right]) = (counter, key);
     for round in 0..ROUNDS {
         if round > 0 {
@@ -36,7 +36,7 @@ pub fn philox4x32(counter: Block, key: [u32; 2]) -> Block {
 
 /// The block of a seed at a counter.
 #[inline(always)]
-pub fn block(seed: u64, counter: u64) -> Block {
+pub fn block(seed: u64, counter: u64) -> PhiloxBlock {
     philox4x32([counter as u32, (counter >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32])
 }
 

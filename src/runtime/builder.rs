@@ -15,7 +15,7 @@ use crate::debug;
 use crate::device::Device;
 use crate::error::{Error, Reason, TierLimit};
 use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
-use crate::fusion::in_place::{InPlace, Places, places};
+use crate::fusion::in_place::{InPlace, InPlaceWrites, in_place_writes};
 use crate::fusion::region::Region;
 use crate::fusion::role::same_elements;
 use crate::fusion::unit::Blocks;
@@ -142,12 +142,12 @@ impl<'g> Builder<'g> {
     pub(super) fn build(mut self, plan: &Plan) -> Result<Executable, Failure> {
         let graph = self.graph;
         // On a device, what the host computes is copied there whole, so nothing may be written in part.
-        let places = match self.blocks {
-            BlockMode::Blocks => places(graph, plan),
-            BlockMode::Steps => Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
+        let writes = match self.blocks {
+            BlockMode::Blocks => in_place_writes(graph, plan),
+            BlockMode::Steps => InPlaceWrites { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
         };
         let mut in_place = Vec::new();
-        for (index, (step, place)) in plan.steps.iter().zip(places.steps).enumerate() {
+        for (index, (step, place)) in plan.steps.iter().zip(writes.steps).enumerate() {
             in_place.extend(place.clone().map(|place| (self.kernel, place)));
             self.step(index, step, place).map_err(|reason| Failure { step: index, reason })?;
         }
@@ -170,7 +170,7 @@ impl<'g> Builder<'g> {
                 inputs,
                 input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
                 outputs: last_outputs,
-                rewritten: places.inputs,
+                rewritten: writes.inputs,
             },
             seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
             declined: self.declined,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 /// Elements at `base + i0 * stride0 + i1 * stride1 …`, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Walk {
+pub(super) struct ByteWalk {
     base: usize,
     /// Contiguous bytes at each position.
     run: usize,
@@ -16,9 +16,9 @@ pub(super) struct Walk {
     loops: SmallVec<[(usize, usize); 6]>,
 }
 
-impl Walk {
+impl ByteWalk {
     /// Elements of `unit` bytes; `None` if there are none.
-    pub(super) fn new(base: usize, unit: usize, loops: impl IntoIterator<Item = (usize, usize)>) -> Option<Walk> {
+    pub(super) fn new(base: usize, unit: usize, loops: impl IntoIterator<Item = (usize, usize)>) -> Option<ByteWalk> {
         let mut kept: SmallVec<[(usize, usize); 6]> = SmallVec::new();
         for (size, stride) in loops {
             match (size, stride) {
@@ -28,7 +28,7 @@ impl Walk {
             }
         }
         kept.sort_unstable_by_key(|&(size, stride)| (std::cmp::Reverse(stride), size));
-        let mut walk = Walk { base, run: unit, loops: SmallVec::new() };
+        let mut walk = ByteWalk { base, run: unit, loops: SmallVec::new() };
         // From the inside: contiguous loops are merged.
         while let Some((size, stride)) = kept.pop() {
             match walk.loops.first_mut() {
@@ -41,9 +41,9 @@ impl Walk {
     }
 
     /// The elements of a layout, of `unit` bytes each.
-    pub(super) fn of_layout(layout: &Layout, unit: usize) -> Option<Walk> {
+    pub(super) fn of_layout(layout: &Layout, unit: usize) -> Option<ByteWalk> {
         let loops = layout.sizes.iter().zip(&layout.strides).map(|(&size, &stride)| (size, stride * unit));
-        Walk::new(layout.offset * unit, unit, loops)
+        ByteWalk::new(layout.offset * unit, unit, loops)
     }
 
     /// The end of the last byte.
@@ -111,8 +111,8 @@ impl Marks {
 }
 
 /// The number of bytes that walks through one memory reach.
-pub(super) fn distinct(walks: &[Walk]) -> usize {
-    let mut walks: SmallVec<[&Walk; 8]> = walks.iter().collect();
+pub(super) fn distinct(walks: &[ByteWalk]) -> usize {
+    let mut walks: SmallVec<[&ByteWalk; 8]> = walks.iter().collect();
     walks.sort_by_key(|walk| (walk.base, std::cmp::Reverse(walk.end())));
     walks.dedup();
     let (mut total, mut rest) = (0, &walks[..]);
@@ -136,13 +136,13 @@ pub(super) fn distinct(walks: &[Walk]) -> usize {
 }
 
 /// The bytes of a walk without gaps that reaches up to `end`, and so covers all walks that start after it.
-fn covering(walk: &Walk, end: usize) -> Option<usize> {
+fn covering(walk: &ByteWalk, end: usize) -> Option<usize> {
     (walk.loops.is_empty() && walk.end() == end).then_some(walk.run)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Walk, distinct};
+    use super::{ByteWalk, distinct};
     use std::collections::BTreeSet;
 
     /// Base, unit, loops.
@@ -178,8 +178,10 @@ mod tests {
                     (below(30) * unit, unit, loops)
                 })
                 .collect();
-            let made: Vec<Walk> =
-                walks.iter().filter_map(|(base, unit, loops)| Walk::new(*base, *unit, loops.iter().copied())).collect();
+            let made: Vec<ByteWalk> = walks
+                .iter()
+                .filter_map(|(base, unit, loops)| ByteWalk::new(*base, *unit, loops.iter().copied()))
+                .collect();
             assert_eq!(distinct(&made), listed(&walks), "case {case}: {walks:?}");
         }
     }

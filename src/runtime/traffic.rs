@@ -8,7 +8,7 @@
 use super::action::Action;
 use super::blocks::{self, BlockRun, BlockStep};
 use super::executable::Executable;
-use super::footprint::{Walk, distinct};
+use super::footprint::{ByteWalk, distinct};
 use super::launch::{Launch, Slot};
 use super::view::view_layout;
 use crate::codegen::kernel::{Kind, Level};
@@ -58,10 +58,10 @@ impl SlotLocation {
 /// What is accessed of one memory.
 #[derive(Default)]
 struct Reached {
-    walks: Vec<Walk>,
+    walks: Vec<ByteWalk>,
     /// Bytes that an index picks, and from where.
     picked: usize,
-    pools: Vec<Walk>,
+    pools: Vec<ByteWalk>,
 }
 
 impl Reached {
@@ -147,12 +147,12 @@ impl Reach {
     /// Reads all of a value.
     fn reads(&mut self, slot: Slot) {
         let Some(SlotLocation { root, layout, dtype }) = &self.homes[slot] else { return };
-        self.read.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
+        self.read.entry(*root).or_default().walks.extend(ByteWalk::of_layout(layout, dtype.size()));
     }
 
     fn writes(&mut self, slot: Slot) {
         let Some(SlotLocation { root, layout, dtype }) = &self.homes[slot] else { return };
-        self.written.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
+        self.written.entry(*root).or_default().walks.extend(ByteWalk::of_layout(layout, dtype.size()));
     }
 
     /// Adds what a kernel accesses in memory.
@@ -179,11 +179,11 @@ impl Reach {
             let reached = self.read.entry(home.root).or_default();
             if is_picked {
                 reached.picked += geometry.rows.iter().chain(inner).product::<usize>() * home.dtype.size();
-                reached.pools.extend(Walk::of_layout(&home.layout, home.dtype.size()));
+                reached.pools.extend(ByteWalk::of_layout(&home.layout, home.dtype.size()));
             } else {
                 let loops = geometry.rows.iter().zip(&access.rows).chain(inner.iter().zip(&access.inner));
                 let loops = loops.map(|(&size, &stride)| (size, stride));
-                reached.walks.extend(Walk::new(start(home, access.base), home.dtype.size(), loops));
+                reached.walks.extend(ByteWalk::new(start(home, access.base), home.dtype.size(), loops));
             }
         }
         for (index, (written, access)) in kernel.outputs.iter().zip(&geometry.outputs).enumerate() {
@@ -194,7 +194,7 @@ impl Reach {
             let inner = if once { &[] } else { &geometry.inner[..] };
             let loops = geometry.rows.iter().zip(&access.rows).chain(inner.iter().zip(&access.inner));
             let loops = loops.map(|(&size, &stride)| (size, stride));
-            let walk = Walk::new(start(home, access.base), home.dtype.size(), loops);
+            let walk = ByteWalk::new(start(home, access.base), home.dtype.size(), loops);
             self.written.entry(home.root).or_default().walks.extend(walk);
         }
     }
@@ -223,7 +223,7 @@ impl Reach {
         let mut part = home.layout.clone();
         part.strides.resize(sizes.len(), 0);
         part.sizes = sizes.clone();
-        self.read.entry(home.root).or_default().walks.extend(Walk::of_layout(&part, home.dtype.size()));
+        self.read.entry(home.root).or_default().walks.extend(ByteWalk::of_layout(&part, home.dtype.size()));
     }
 
     /// Adds as many elements of a value as an index has.
@@ -232,7 +232,7 @@ impl Reach {
         let bytes = index.layout.numel() * home.dtype.size();
         let reached = side(self).entry(home.root).or_default();
         reached.picked += bytes;
-        reached.pools.extend(Walk::of_layout(&home.layout, home.dtype.size()));
+        reached.pools.extend(ByteWalk::of_layout(&home.layout, home.dtype.size()));
     }
 
     fn blocks(&mut self, run: &BlockRun) {

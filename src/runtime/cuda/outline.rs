@@ -90,7 +90,7 @@ impl Outline {
     /// # Errors
     /// The reason why there is none.
     pub(super) fn new(schedule: &Schedule, device_actions: &[DeviceAction]) -> Result<Outline, Reason> {
-        let mut walk = Walk {
+        let mut walk = ScheduleWalk {
             slots: SideTable::with_len(schedule.n_slots, || None),
             factors: SideTable::with_len(schedule.n_slots, || None),
             outline: Outline { starts: Vec::new(), memories: Vec::new(), outputs: Vec::new() },
@@ -103,7 +103,7 @@ impl Outline {
         for (index, (action, device_action)) in schedule.actions.iter().zip(device_actions).enumerate() {
             walk.step(index, action, device_action)?;
         }
-        let Walk { slots, mut outline, .. } = walk;
+        let ScheduleWalk { slots, mut outline, .. } = walk;
         outline.outputs = schedule.outputs.iter().map(|&(slot, _)| value_in(&slots, slot).clone()).collect();
         for output in &outline.outputs {
             if let Location::Own(number) = output.location {
@@ -136,14 +136,14 @@ impl Outline {
 }
 
 /// Follows the actions in order.
-struct Walk {
+struct ScheduleWalk {
     slots: SideTable<Slot, Option<LocatedValue>>,
     /// By slot, the operands of a product that its epilogue computes.
     factors: SideTable<Slot, Option<[LocatedValue; 2]>>,
     outline: Outline,
 }
 
-impl Walk {
+impl ScheduleWalk {
     fn step(&mut self, index: usize, action: &Action, device_action: &DeviceAction) -> Result<(), Reason> {
         match (action, device_action) {
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => self.take(index, *slot, ty),

@@ -23,7 +23,7 @@ use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, Layout, TensorType};
-use piece::{Piece, even};
+use piece::{ProductPiece, even};
 use tile::Multiply;
 
 /// Multiply-adds that pay for one more thread.
@@ -115,7 +115,7 @@ impl Rows {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on")]
     unsafe fn multiply<T: Multiply>(&self) {
         let &Rows { m, k, n, dst, lhs, strides: left, rhs, right } = self;
-        let piece = Piece { m, k, n, a: lhs.cast(), left, b: rhs.cast(), right, c: dst.cast::<T>(), c_row: n };
+        let piece = ProductPiece { m, k, n, a: lhs.cast(), left, b: rhs.cast(), right, c: dst.cast::<T>(), c_row: n };
         // SAFETY: passed on from the caller; the level is one of this processor.
         unsafe { piece.multiply(T::kernels(Isa::best())) };
     }
@@ -138,7 +138,7 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
     let one = |index: usize| {
         let (matrix, row, column) = (index / (down * across), index / across % down * rows, index % across * columns);
         let at = |array: &Array, offset: usize| array.ptr().cast::<T>().wrapping_add(offset);
-        let piece = Piece {
+        let piece = ProductPiece {
             m: rows.min(m - row),
             k,
             n: columns.min(n - column),

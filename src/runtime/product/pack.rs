@@ -8,7 +8,7 @@ use std::cell::Cell;
 /// The unit of a thread's memory for packed operands: a vector and a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line {
+struct CacheLine {
     _bytes: [u8; 64],
 }
 
@@ -16,7 +16,7 @@ struct Line {
 pub(super) struct Scratch;
 
 thread_local! {
-    static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static LINES: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 impl Scratch {
@@ -27,9 +27,9 @@ impl Scratch {
         }
         // A nested call of `with` allocates its own.
         let mut lines = LINES.take();
-        let needed = (elements * size_of::<T>()).div_ceil(size_of::<Line>());
+        let needed = (elements * size_of::<T>()).div_ceil(size_of::<CacheLine>());
         if lines.len() < needed {
-            lines = vec![Line { _bytes: [0; 64] }; needed];
+            lines = vec![CacheLine { _bytes: [0; 64] }; needed];
         }
         work(lines.as_mut_ptr().cast());
         LINES.set(lines);

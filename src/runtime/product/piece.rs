@@ -28,7 +28,7 @@ const SLIVERS: usize = 4;
 
 /// Some rows and columns of a product. Strides are in elements, of rows and of columns.
 #[derive(Clone, Copy)]
-pub(super) struct Piece<T> {
+pub(super) struct ProductPiece<T> {
     pub(super) m: usize,
     pub(super) k: usize,
     pub(super) n: usize,
@@ -48,21 +48,21 @@ pub(super) fn even(length: usize, most: usize, unit: usize) -> usize {
     length.div_ceil(parts).next_multiple_of(unit).max(unit)
 }
 
-impl<T: Multiply> Piece<T> {
+impl<T: Multiply> ProductPiece<T> {
     /// Multiplies on this thread.
     ///
     /// # Safety
     /// The processor has the level of `kernels`. The pointers are valid for `m * k`, `k * n` and `m * n` elements at
     /// the strides. Meanwhile nothing writes the operands, and nothing else uses the result.
     pub(super) unsafe fn multiply(&self, kernels: &Kernels<T>) {
-        let &Piece { m, k, n, a, left, b, right, c, c_row } = self;
+        let &ProductPiece { m, k, n, a, left, b, right, c, c_row } = self;
         if m * n == 0 {
             return;
         }
         let (size, lanes) = (size_of::<T>(), kernels.lanes);
         if n == 1 && m >= lanes && c_row == 1 {
             let transposed =
-                Piece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
+                ProductPiece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
             // SAFETY: the same elements.
             return unsafe { transposed.multiply(kernels) };
         }
@@ -89,7 +89,7 @@ impl<T: Multiply> Piece<T> {
             let panels = scratch.wrapping_add(packed_rows * depth);
             for first in (0..n).step_by(columns) {
                 for step in (0..k.max(1)).step_by(depth) {
-                    let block = Piece {
+                    let block = ProductPiece {
                         n: columns.min(n - first),
                         k: depth.min(k - step),
                         a: a.wrapping_add(step * left[1]),
@@ -115,9 +115,10 @@ impl<T: Multiply> Piece<T> {
     /// Computes a single row.
     ///
     /// # Safety
-    /// As for [`Piece::multiply`]. Rows of the right operand are contiguous, or its columns are and they fill a vector.
+    /// As for [`ProductPiece::multiply`]. Rows of the right operand are contiguous, or its columns are and they fill a
+    /// vector.
     unsafe fn row(&self, kernels: &Kernels<T>) {
-        let &Piece { k, n, a, left, b, right, c, .. } = self;
+        let &ProductPiece { k, n, a, left, b, right, c, .. } = self;
         let (run, b_step, most) = match right {
             [b_step, 1] => (kernels.stream, b_step, ROW_BYTES / size_of::<T>()),
             [_, b_step] => (kernels.transposed, b_step, n),
@@ -162,7 +163,7 @@ impl Slivers {
 
 /// All rows of a piece, with as many columns and steps as fit the caches.
 struct CacheBlock<T> {
-    piece: Piece<T>,
+    piece: ProductPiece<T>,
     is_first: bool,
     is_last: bool,
     /// Columns of the right operand that are read in place; the others are packed.
@@ -172,10 +173,10 @@ struct CacheBlock<T> {
 
 impl<T: Multiply> CacheBlock<T> {
     /// # Safety
-    /// As for [`Piece::multiply`]; the panels have memory, and so have those for packed rows of the left operand.
+    /// As for [`ProductPiece::multiply`]. The panels have memory, and so have those for packed rows of the left operand.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
-        let &Piece { m, k, n, a, left, b, right, c, c_row } = piece;
+        let &ProductPiece { m, k, n, a, left, b, right, c, c_row } = piece;
         let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
         // Whole tiles of contiguous columns are packed by the first sliver while it computes, the others before.
         let width = 2 * lanes;

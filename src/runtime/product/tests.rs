@@ -1,6 +1,6 @@
 //! Products against three nested loops, by bits, at every instruction set of the processor.
 
-use super::piece::Piece;
+use super::piece::ProductPiece;
 use super::tile::Multiply;
 use crate::codegen::vm::Isa;
 
@@ -89,7 +89,7 @@ fn wrong<T: Bits>(
     let c_row = n + random.below(3);
     let margin = T::of(7.0);
     let mut c = vec![margin; m * c_row + 64];
-    let piece = Piece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, c: c.as_mut_ptr(), c_row };
+    let piece = ProductPiece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, c: c.as_mut_ptr(), c_row };
     // SAFETY: the vectors have the extents of the strides, and the caller asks for an available level.
     #[allow(unsafe_code, reason = "pieces are raw pointers")]
     unsafe {

@@ -2,7 +2,7 @@
 
 use super::elements::Operands;
 use super::scatter::Index;
-use super::walk::Walk;
+use super::walk::StridedWalk;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, FlatIndex};
 use crate::ir::{Attr, Op};
@@ -18,7 +18,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
         let (index, size) = (Index::of(operands.inputs, operand), sizes[operand]);
         let low = if wraps { -size } else { 0 };
         let mut to = to.iter_mut();
-        Walk::new(&layout.sizes, [&layout.strides]).try_each(|[at]| {
+        StridedWalk::new(&layout.sizes, [&layout.strides]).try_each(|[at]| {
             let got = index.at(at);
             if got < low || got >= size {
                 let what = format!("index of dimension {operand} with size {size} is");

@@ -5,7 +5,7 @@
 
 use super::elements::Operands;
 use super::number::{Element, Number, with_element};
-use super::walk::{Line, Walk, dim};
+use super::walk::{StridedDim, StridedWalk, dim};
 use crate::error::Result;
 use crate::ir::attrs::{Along, Attributes, Recurrence};
 use crate::ir::routine::Scan;
@@ -14,7 +14,7 @@ use crate::ir::{Attr, DType, Op};
 pub(super) fn run(op: Op, kind: Scan, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let (input, output) = (operands.inputs.array(0), operands.output.array());
     let dim = dim(op, Along::read(attrs).dim, input)?;
-    let lines = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
+    let lines = StridedWalk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
     with_element!(input.dtype(), T => {
         type Running = <T as Element>::Running;
         let from = operands.inputs.elements::<T>(0);
@@ -34,7 +34,7 @@ pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> 
     let Recurrence { dim: along, reverse } = Recurrence::read(attrs);
     let dim = dim(op, along, term)?;
     let strides = [factor, term, output].map(|array| &array.layout().strides[..]);
-    let (walk, line) = Walk::lines(&term.layout().sizes, dim, strides);
+    let (walk, line) = StridedWalk::lines(&term.layout().sizes, dim, strides);
     with_element!(term.dtype(), T => {
         let (factors, terms) = (operands.inputs.elements::<T>(0), operands.inputs.elements::<T>(1));
         let to = operands.output.elements::<T>();
@@ -52,7 +52,7 @@ pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> 
 }
 
 fn accumulate<T: Element>(
-    (walk, line): &(Walk<2>, Line<2>),
+    (walk, line): &(StridedWalk<2>, StridedDim<2>),
     from: &[T],
     to: &mut [T],
     start: T::Running,
@@ -69,7 +69,7 @@ fn accumulate<T: Element>(
 
 /// The place of the best element so far, the later of equal ones; a NaN is better than any number.
 fn places<T: Element>(
-    (walk, line): &(Walk<2>, Line<2>),
+    (walk, line): &(StridedWalk<2>, StridedDim<2>),
     from: &[T],
     to: &mut [i64],
     better: impl Fn(T::Wide, T::Wide) -> bool,

@@ -7,7 +7,7 @@
 
 use super::elements::{Inputs, Operands};
 use super::number::{Element, Number, with_element};
-use super::walk::{self, Walk};
+use super::walk::{self, StridedWalk};
 use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Along, Attributes, Reducer, ScatterReduce};
@@ -18,7 +18,7 @@ use bytemuck::AnyBitPattern;
 pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let n_writes = operands.inputs.array(1).layout().numel();
     // An index without elements may have any dtype and rank.
-    let places = if n_writes == 0 { None } else { Some(Places::new(op, Along::read(attrs).dim, &operands)?) };
+    let places = if n_writes == 0 { None } else { Some(Destinations::new(op, Along::read(attrs).dim, &operands)?) };
     let in_place = operands.is_in_place();
     with_element!(operands.inputs.array(0).dtype(), T => {
         let source = operands.inputs.elements::<T>(2);
@@ -39,7 +39,7 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
 /// The elements of a source, and where they are written.
 struct Writes<'a, T> {
     write: Write,
-    places: &'a Places<'a>,
+    places: &'a Destinations<'a>,
     /// How a reducing write combines elements.
     reduce: Option<Reducer>,
     /// Whether the target's own elements take part.
@@ -119,7 +119,7 @@ pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
         return;
     }
     let mut to = to.iter_mut();
-    Walk::new(&layout.sizes, [&layout.strides]).each(|[at]| {
+    StridedWalk::new(&layout.sizes, [&layout.strides]).each(|[at]| {
         if let Some(to) = to.next() {
             *to = from[at];
         }
@@ -127,7 +127,7 @@ pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
 }
 
 /// Where each element of the source is written.
-struct Places<'a> {
+struct Destinations<'a> {
     op: Op,
     dim: usize,
     /// The size of the dim.
@@ -135,10 +135,10 @@ struct Places<'a> {
     /// The stride of the dim in the result.
     step: usize,
     /// Over the index: index, source, and result without the dim.
-    walk: Walk<3>,
+    walk: StridedWalk<3>,
     index: Index<'a>,
     /// Over the elements of the index alone.
-    indices: Walk<1>,
+    indices: StridedWalk<1>,
 }
 
 /// Indices of either width.
@@ -167,8 +167,8 @@ impl<'a> Index<'a> {
     }
 }
 
-impl<'a> Places<'a> {
-    fn new(op: Op, dim: i64, operands: &Operands<'a>) -> Result<Places<'a>> {
+impl<'a> Destinations<'a> {
+    fn new(op: Op, dim: i64, operands: &Operands<'a>) -> Result<Destinations<'a>> {
         let inputs = operands.inputs;
         let into = operands.output.array();
         let dim = walk::dim(op, dim, into)?;
@@ -182,11 +182,11 @@ impl<'a> Places<'a> {
         let rank = index.rank();
         let lifted = |strides: &[usize]| if strides.len() == rank { strides.to_vec() } else { vec![0; rank] };
         let (sources, places) = (lifted(&source.strides), lifted(&strides));
-        let walk = Walk::new(&index.sizes, [&index.strides, &sources, &places]);
+        let walk = StridedWalk::new(&index.sizes, [&index.strides, &sources, &places]);
         let once =
             index.sizes.iter().zip(&index.strides).map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size });
-        let indices = Walk::new(&once.collect::<Sizes>(), [&index.strides]);
-        Ok(Places { op, dim, size, step, walk, index: Index::of(inputs, 1), indices })
+        let indices = StridedWalk::new(&once.collect::<Sizes>(), [&index.strides]);
+        Ok(Destinations { op, dim, size, step, walk, index: Index::of(inputs, 1), indices })
     }
 
     /// Checks every index.

@@ -6,7 +6,7 @@
 
 use super::elements::{Operands, Truth};
 use super::number::with_element;
-use super::walk::{Walk, dim};
+use super::walk::{StridedWalk, dim};
 use crate::device::{pool, roomy};
 use crate::error::Result;
 use crate::ir::attrs::{Argsort, Attributes};
@@ -67,7 +67,8 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
     let dim = dim(op, along, input)?;
     // Largest first: inverted ranks, so that equal elements keep their order.
     let flip = if descending { u64::MAX } else { 0 };
-    let (walk, line) = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
+    let (walk, line) =
+        StridedWalk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
     let n_elements = input.layout().numel();
     with_element!(input.dtype(), T => {
         let from = operands.inputs.elements::<T>(0);

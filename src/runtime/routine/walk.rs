@@ -10,30 +10,30 @@ use crate::runtime::array::Array;
 use smallvec::SmallVec;
 
 /// A shape with the strides of `N` arrays.
-pub(super) struct Walk<const N: usize> {
+pub(super) struct StridedWalk<const N: usize> {
     dims: SmallVec<[(usize, [usize; N]); 6]>,
 }
 
 /// The dim that a routine works along: its size, and its strides.
-pub(super) struct Line<const N: usize> {
+pub(super) struct StridedDim<const N: usize> {
     /// The number of elements.
     pub(super) len: usize,
     /// The stride in each array.
     pub(super) steps: [usize; N],
 }
 
-impl<const N: usize> Walk<N> {
+impl<const N: usize> StridedWalk<N> {
     /// A walk over `sizes`.
-    pub(super) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Walk<N> {
+    pub(super) fn new(sizes: &[usize], strides: [&[usize]; N]) -> StridedWalk<N> {
         let step = |dim: usize| strides.map(|strides| strides[dim]);
-        Walk { dims: sizes.iter().enumerate().map(|(dim, &size)| (size, step(dim))).collect() }
+        StridedWalk { dims: sizes.iter().enumerate().map(|(dim, &size)| (size, step(dim))).collect() }
     }
 
     /// A walk over all dims except one, and that one. A 0-dim shape is one line of one element.
-    pub(super) fn lines(sizes: &[usize], dim: usize, strides: [&[usize]; N]) -> (Walk<N>, Line<N>) {
-        let mut walk = Walk::new(sizes, strides);
+    pub(super) fn lines(sizes: &[usize], dim: usize, strides: [&[usize]; N]) -> (StridedWalk<N>, StridedDim<N>) {
+        let mut walk = StridedWalk::new(sizes, strides);
         let (len, steps) = if sizes.is_empty() { (1, [1; N]) } else { walk.dims.remove(dim) };
-        (walk, Line { len, steps })
+        (walk, StridedDim { len, steps })
     }
 
     /// Calls `visit` with the offsets in each array, until it fails.
