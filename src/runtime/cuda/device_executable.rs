@@ -7,12 +7,13 @@
 //! A run without a part on the host is a [`DeviceProgram`], built when memory of its alignments first occurs. Other
 //! runs, and those whose memory cannot be allocated as one piece, go action by action.
 
+use super::alignments::{Alignments, alignment};
 use super::choice::Choice;
 use super::device_action::DeviceAction;
 use super::epilogue::DeviceEpilogue;
 use super::fallback;
 use super::inputs::{Need, n_places};
-use super::launch::{Alignments, DeviceLaunch, alignment};
+use super::launch::DeviceLaunch;
 use super::library::LibraryEpilogue;
 use super::outline::Outline;
 use super::program::DeviceProgram;

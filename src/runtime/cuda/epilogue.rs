@@ -4,10 +4,11 @@
 //! Pairs are found when an executable is built for a device (`candidate`). The product's operands are kept until the
 //! kernel's action, because only then its outputs have memory and its other operands are known.
 
+use super::alignments::{Alignments, ByAlignments, WIDEST, alignment};
 use super::candidate::EpilogueCandidate;
 use super::counts;
 use super::kernels::{self, Functions, SourceKey};
-use super::launch::{Alignments, WIDEST, alignment, word};
+use super::launch::word;
 use super::maps;
 use super::product::PlannedProduct;
 use crate::codegen::cuda::Step;
@@ -25,7 +26,7 @@ use crate::runtime::Array;
 use crate::runtime::launch::Launch;
 use crate::runtime::product::shape;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// A product and the kernel that is its epilogue.
 pub(super) struct DeviceEpilogue {
@@ -35,7 +36,8 @@ pub(super) struct DeviceEpilogue {
     sums: Sums,
     /// Why groups of four warps declined, if they did for some memory.
     declined: OnceLock<Reason>,
-    ready: Mutex<ByAlignments>,
+    /// By the alignments of the kernel's accesses, then of the product's operands.
+    ready: ByAlignments<Arc<PreparedEpilogue>>,
 }
 
 /// The kernel that the epilogue belongs to.
@@ -46,9 +48,6 @@ pub(super) enum Sums {
     /// That of `wgmma`; where it declines, the other.
     Groups,
 }
-
-/// What was prepared, by the alignments of the kernel's accesses and of the product's operands.
-type ByAlignments = SmallVec<[(Alignments, Arc<PreparedEpilogue>); 1]>;
 
 /// A launch for memory of some alignments.
 pub(super) struct PreparedEpilogue {
@@ -90,7 +89,7 @@ impl DeviceEpilogue {
     /// The candidate of a product as its epilogue, which is possible.
     pub(super) fn new(candidate: &EpilogueCandidate, sums: Sums) -> DeviceEpilogue {
         let (launch, slot) = (candidate.launch.clone(), candidate.slot);
-        DeviceEpilogue { launch, slot, sums, declined: OnceLock::new(), ready: Mutex::default() }
+        DeviceEpilogue { launch, slot, sums, declined: OnceLock::new(), ready: ByAlignments::default() }
     }
 
     /// Why groups of four warps declined where they were wanted, once that is known.
@@ -166,13 +165,12 @@ impl DeviceEpilogue {
         shape: &ProductShape,
         alignments: Alignments,
     ) -> Result<Arc<PreparedEpilogue>> {
-        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
-            return Ok(ready.clone());
-        }
-        drop(prepared);
+        self.ready.get_or_make(alignments, |alignments| self.prepared(device, shape, alignments).map(Arc::new))
+    }
+
+    fn prepared(&self, device: Device, shape: &ProductShape, alignments: &Alignments) -> Result<PreparedEpilogue> {
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
-        let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
+        let (epilogue, of_product) = plan(&self.launch, self.slot, shape, alignments).map_err(refused)?;
         let PlannedProduct { argument, maps, step, subject } =
             self.planned(&epilogue, shape, of_product).map_err(refused)?;
         let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
@@ -180,9 +178,7 @@ impl DeviceEpilogue {
         let places = (0..alignments.len() - 2).map(|access| layout.address(access));
         let places = places.chain([n_own + LEFT, n_own + RIGHT]).collect();
         let functions = kernels::functions(device, subject)?;
-        let ready = Arc::new(PreparedEpilogue { argument, maps, places, step, functions });
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
-        Ok(ready)
+        Ok(PreparedEpilogue { argument, maps, places, step, functions })
     }
 
     /// The product with its epilogue, by the kernel that supports it.

@@ -3,6 +3,7 @@
 //!
 //! Everything but the addresses is planned once per alignment of the memory, of which there is mostly one.
 
+use super::alignments::{Alignments, ByAlignments, IN_WORDS, WIDEST, alignment};
 use super::counts;
 use super::faults::{self, Blame};
 use super::kernels::{self, Functions, SourceKey};
@@ -15,27 +16,14 @@ use crate::error::{Reason, Result};
 use crate::ir::Op;
 use crate::runtime::Array;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Per operand, then per output: the alignment of the address, a power of two up to [`WIDEST`]; [`IN_WORDS`] for an
-/// element without an address.
-pub(super) type Alignments = SmallVec<[usize; 8]>;
-
-/// Replaces the alignment of an operand on the host, whose single element is in the argument buffer.
-pub(super) const IN_WORDS: usize = 0;
-
-/// What was prepared, by alignments.
-type ByAlignments = SmallVec<[(Alignments, Arc<PreparedLaunch>); 1]>;
-
-/// Bytes of the widest access of a kernel. Greater alignments make no difference.
-pub(super) const WIDEST: usize = 16;
+use std::sync::Arc;
 
 /// A kernel on a device.
 pub(super) struct DeviceLaunch {
     device: Device,
     /// The number of the launch in fault records, if it can have faults.
     site: Option<u64>,
-    ready: Mutex<ByAlignments>,
+    ready: ByAlignments<Arc<PreparedLaunch>>,
 }
 
 /// A launch for memory of some alignments.
@@ -53,7 +41,7 @@ impl DeviceLaunch {
         let alignments: Alignments = lowered.kernel.dtypes().map(|dtype| dtype.size()).collect();
         Plan::new(&lowered.kernel, &lowered.geometry, &alignments)?;
         let site = can_fault(&lowered.kernel).then(|| Blame::Kernel(gathers).site());
-        Ok(DeviceLaunch { device, site, ready: Mutex::default() })
+        Ok(DeviceLaunch { device, site, ready: ByAlignments::default() })
     }
 
     /// The number of the launch in fault records, if it can have faults.
@@ -122,32 +110,17 @@ impl DeviceLaunch {
     /// # Errors
     /// If its code cannot be made.
     pub(super) fn ready(&self, lowered: &Lowered, alignments: Alignments) -> Result<Arc<PreparedLaunch>> {
-        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
-            return Ok(ready.clone());
-        }
-        drop(prepared);
-        let n_operands = lowered.kernel.operands.len();
-        let numbers = (0..n_operands).filter(|&access| alignments[access] == IN_WORDS);
-        let plan = Plan::new(&lowered.kernel, &lowered.geometry, &alignments)
-            .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?
-            .with_numbers(numbers);
-        let functions =
-            kernels::functions(self.device, SourceKey::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
-        let ready = Arc::new(PreparedLaunch { plan, functions });
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
-        Ok(ready)
+        self.ready.get_or_make(alignments, |alignments| {
+            let n_operands = lowered.kernel.operands.len();
+            let numbers = (0..n_operands).filter(|&access| alignments[access] == IN_WORDS);
+            let plan = Plan::new(&lowered.kernel, &lowered.geometry, alignments)
+                .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?
+                .with_numbers(numbers);
+            let functions =
+                kernels::functions(self.device, SourceKey::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
+            Ok(Arc::new(PreparedLaunch { plan, functions }))
+        })
     }
-}
-
-/// The alignment of an array's address, up to [`WIDEST`]; [`IN_WORDS`] on the host.
-pub(super) fn alignment(array: &Array) -> usize {
-    if array.device().kind == DeviceKind::Cpu { IN_WORDS } else { alignment_of(array.ptr().addr() as u64) }
-}
-
-/// The same for an address on a device.
-pub(super) fn alignment_of(address: u64) -> usize {
-    1 << address.trailing_zeros().min(WIDEST.trailing_zeros())
 }
 
 /// The word of an array in the argument buffer: its address, or its single element if it is on the host.

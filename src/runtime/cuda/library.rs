@@ -4,10 +4,10 @@
 //! An algorithm is asked for once per problem, alignments and device, and kept for all threads. Each start allocates
 //! its workspace from the pool, like results, so streams share none.
 
+use super::alignments::{ByAlignments, ProductAlignments, alignment_of};
 use super::candidate::EpilogueCandidate;
 use super::counts;
 use super::epilogue_patterns::EpilogueMatch;
-use super::launch::alignment_of;
 use super::memo::Memo;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{Addresses, LtEpilogue, Matmul, Matrix, Order, Problem, Queue, architecture, find_cublaslt};
@@ -15,23 +15,16 @@ use crate::device::{Device, Storage, Stream};
 use crate::error::{Error, LibraryLimit, Reason, Result};
 use crate::ir::DType;
 use crate::runtime::Array;
-use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Most algorithms that are kept, of all devices.
 const CAPACITY: usize = 1024;
 
-/// The alignments of left operand, right operand, and result with bias.
-type Alignments = [usize; 3];
-
 /// The key of an algorithm: device, problem, alignments, and most bytes of workspace.
-type Key = (Device, Problem, Alignments, usize);
+type Key = (Device, Problem, ProductAlignments, usize);
 
 /// The chosen algorithms; `None` if there is none.
 static KNOWN: Memo<Key, Option<Arc<Matmul>>> = Memo::new(CAPACITY);
-
-/// The chosen algorithms by alignments.
-type ByAlignments = SmallVec<[(Alignments, Arc<Matmul>); 1]>;
 
 /// A product that cublasLt computes.
 pub(super) struct LibraryProduct {
@@ -40,7 +33,8 @@ pub(super) struct LibraryProduct {
     most_workspace: usize,
     /// The algorithm for the least alignments that addresses of elements can have.
     least_aligned: Arc<Matmul>,
-    ready: Mutex<ByAlignments>,
+    /// The chosen algorithms. A bias counts with the result.
+    ready: ByAlignments<Arc<Matmul>, ProductAlignments>,
 }
 
 /// The description of a product for cublasLt.
@@ -87,23 +81,18 @@ impl LibraryProduct {
         let least_aligned = algorithm((device, problem, least, most_workspace)).map_err(failed)?;
         let least_aligned =
             least_aligned.ok_or_else(|| LibraryLimit::NoAlgorithm { problem: problem.to_string().into() })?;
-        Ok(LibraryProduct { device, problem, most_workspace, least_aligned, ready: Mutex::default() })
+        Ok(LibraryProduct { device, problem, most_workspace, least_aligned, ready: ByAlignments::default() })
     }
 
     /// The algorithm for these alignments.
     ///
     /// # Errors
     /// If a call of cublasLt fails.
-    pub(super) fn ready(&self, alignments: Alignments) -> Result<Arc<Matmul>> {
-        let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
-            return Ok(ready.clone());
-        }
-        drop(prepared);
-        let found = algorithm((self.device, self.problem, alignments, self.most_workspace))?;
-        let ready = found.unwrap_or_else(|| self.least_aligned.clone());
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
-        Ok(ready)
+    pub(super) fn ready(&self, alignments: ProductAlignments) -> Result<Arc<Matmul>> {
+        self.ready.get_or_make(alignments, |&alignments| {
+            let found = algorithm((self.device, self.problem, alignments, self.most_workspace))?;
+            Ok(found.unwrap_or_else(|| self.least_aligned.clone()))
+        })
     }
 
     /// Starts it on a stream whose handle is `queue`.
@@ -140,7 +129,7 @@ impl LibraryProduct {
     }
 
     /// A workspace for an algorithm, or another algorithm without one if there is no memory.
-    fn with_workspace(&self, ready: Arc<Matmul>, alignments: Alignments) -> Result<(Arc<Matmul>, Storage)> {
+    fn with_workspace(&self, ready: Arc<Matmul>, alignments: ProductAlignments) -> Result<(Arc<Matmul>, Storage)> {
         match Storage::new(self.device, ready.workspace()) {
             Ok(workspace) => Ok((ready, workspace)),
             Err(error @ Error::OutOfMemory { .. }) => match algorithm((self.device, self.problem, alignments, 0))? {
@@ -153,7 +142,7 @@ impl LibraryProduct {
 }
 
 /// The alignments for an algorithm: a bias is aligned like the result.
-pub(super) fn alignments([left, right, result]: [u64; 3], bias: Option<u64>) -> Alignments {
+pub(super) fn alignments([left, right, result]: [u64; 3], bias: Option<u64>) -> ProductAlignments {
     [left, right, result | bias.unwrap_or_default()].map(alignment_of)
 }
 

@@ -14,6 +14,7 @@
 //! | `epilogue_patterns` | which epilogues does cublasLt compute? |
 //! | `library` | how is a product described to cublasLt, and how does it start? |
 //! | `maps` | how are the tensor maps of an argument buffer made? |
+//! | `alignments` | how are addresses aligned, and what is prepared for that? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `memo` | what is made once for all threads? |
 //! | `inputs` | how do numbers of the host get there? |
@@ -32,6 +33,7 @@
 //!
 //! An eager call is an executable of one op here too. Not here: views, which need no device.
 
+mod alignments;
 mod candidate;
 mod choice;
 mod counts;

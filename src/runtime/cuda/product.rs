@@ -4,10 +4,10 @@
 //! `choice` is the policy. Everything but the addresses is planned once per alignment of the memory, of which there is
 //! mostly one.
 
+use super::alignments::{ByAlignments, ProductAlignments, alignment_of};
 use super::choice::Choice;
 use super::counts;
 use super::kernels::{self, Functions, SourceKey};
-use super::launch::alignment_of;
 use super::library::LibraryProduct;
 use super::maps;
 use crate::codegen::cuda::Step;
@@ -23,13 +23,10 @@ use crate::ir::TensorType;
 use crate::runtime::Array;
 use crate::runtime::product::shape;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// The alignments of left operand, right operand and result: powers of two up to [`super::launch::WIDEST`].
-type Alignments = [usize; 3];
+use std::sync::{Arc, OnceLock};
 
 /// What was prepared for some alignments, or the reason why there is no code.
-type ByAlignments = SmallVec<[(Alignments, std::result::Result<Arc<ProductLaunch>, Reason>); 1]>;
+type Started = std::result::Result<Arc<ProductLaunch>, Reason>;
 
 /// A product of operands of two types on a device.
 pub(super) struct DeviceProduct {
@@ -41,7 +38,7 @@ pub(super) struct DeviceProduct {
 
 /// What computes a product.
 enum Implementation {
-    Own(Mutex<ByAlignments>),
+    Own(ByAlignments<Started, ProductAlignments>),
     CublasLt(LibraryProduct),
 }
 
@@ -68,7 +65,7 @@ pub(super) const PLACES: [usize; 3] = [LEFT, RIGHT, RESULT];
 impl DeviceProduct {
     /// A product by one of our kernels, which `choice` names. It is planned and compiled when it first runs.
     pub(super) fn own(choice: Choice) -> DeviceProduct {
-        DeviceProduct { choice, how: Implementation::Own(Mutex::default()), declined: OnceLock::new() }
+        DeviceProduct { choice, how: Implementation::Own(ByAlignments::default()), declined: OnceLock::new() }
     }
 
     /// A product by cublasLt.
@@ -147,7 +144,7 @@ impl DeviceProduct {
     pub(super) fn ready(
         &self,
         device: Device,
-        alignments: Alignments,
+        alignments: ProductAlignments,
         shape: &ProductShape,
     ) -> Result<std::result::Result<PreparedProduct, Reason>> {
         match &self.how {
@@ -160,28 +157,21 @@ impl DeviceProduct {
 
     fn ready_launch(
         &self,
-        place: &Mutex<ByAlignments>,
+        ready: &ByAlignments<Started, ProductAlignments>,
         device: Device,
-        alignments: Alignments,
+        alignments: ProductAlignments,
         shape: &ProductShape,
-    ) -> Result<std::result::Result<Arc<ProductLaunch>, Reason>> {
-        let prepared = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = prepared.iter().find(|(other, _)| *other == alignments) {
-            return Ok(ready.clone());
-        }
-        drop(prepared);
-        let ready = match self.plan(shape, alignments) {
-            Err(reason) => Err(reason),
+    ) -> Result<Started> {
+        ready.get_or_make(alignments, |&alignments| match self.plan(shape, alignments) {
+            Err(reason) => Ok(Err(reason)),
             Ok(PlannedProduct { argument, maps, step, subject }) => {
                 let launch = |step| kernels::functions(device, subject).map(|functions| (step, functions));
-                Ok(Arc::new(ProductLaunch { argument, maps, launch: step.map(launch).transpose()? }))
+                Ok(Ok(Arc::new(ProductLaunch { argument, maps, launch: step.map(launch).transpose()? })))
             }
-        };
-        place.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
-        Ok(ready)
+        })
     }
 
-    fn plan(&self, shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
+    fn plan(&self, shape: &ProductShape, alignments: ProductAlignments) -> std::result::Result<PlannedProduct, Reason> {
         match &self.choice {
             Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, argument, step }| {
                 PlannedProduct { argument, maps: SmallVec::new(), step, subject: SourceKey::Product(variant) }
@@ -210,7 +200,7 @@ pub(super) struct PlannedProduct {
     pub(super) subject: SourceKey,
 }
 
-fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
+fn on_tensor_cores(shape: &ProductShape, alignments: ProductAlignments) -> std::result::Result<PlannedProduct, Reason> {
     let TensorPlan { variant, argument, step } = TensorPlan::new(shape, alignments)?;
     Ok(PlannedProduct { argument, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, None) })
 }

@@ -6,11 +6,12 @@
 //! Programs of several launches that run often are started as one CUDA graph (`replay`). A product of cublasLt is a
 //! call instead of a launch. Its kernels are unknown, so a program with one cannot be a graph.
 
+use super::alignments::{Alignments, IN_WORDS, WIDEST, alignment_of};
 use super::counts;
 use super::device_action::DeviceAction;
 use super::faults;
 use super::kernels::Functions;
-use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
+use super::launch::{element, word};
 use super::maps;
 use super::outline::{DeviceWork, LocatedValue, Location, Outline, Start, arrange};
 use super::product::{PLACES, PreparedProduct};
