@@ -2,7 +2,7 @@
 //!
 //! The same code writes the vector form, several copies at a time, and the scalar form for the remaining elements.
 
-use super::elements::Step;
+use super::elements::LaneStride;
 use super::function::{Invariants, Writer, next_partial};
 use super::partials::{FoldState, GROUPS, Partial};
 use super::prims::Arg;
@@ -49,7 +49,7 @@ impl<'f> Body<'_, '_, 'f> {
             let (dtype, address) = (self.writer.flat.nodes[id].ty.dtype(), self.buffer_address(id, buffer));
             for (copy, values) in copies.iter_mut().enumerate() {
                 let offset = self.offset(copy, dtype.size());
-                values[id] = Some(self.emit().load(dtype, address, offset, Step::Contiguous));
+                values[id] = Some(self.emit().load(dtype, address, offset, LaneStride::Contiguous));
             }
         }
         for &id in &self.pass.body {
@@ -61,7 +61,7 @@ impl<'f> Body<'_, '_, 'f> {
             for &(id, buffer) in &self.pass.keeps {
                 let (dtype, address) = (self.writer.flat.nodes[id].ty.dtype(), self.buffer_address(id, buffer));
                 let (offset, value) = (self.offset(copy, dtype.size()), self.arg(values, id).val);
-                self.emit().store(dtype, value, address, offset, Step::Contiguous);
+                self.emit().store(dtype, value, address, offset, LaneStride::Contiguous);
             }
             for &slot in &self.pass.stores {
                 let value = self.arg(values, self.writer.flat.outputs[slot]).val;
@@ -124,18 +124,18 @@ impl<'f> Body<'_, '_, 'f> {
     }
 
     /// Address, offset and lane distance of an access in a copy of the body.
-    fn place(&mut self, access: usize, dtype: DType, copy: usize) -> (Value, i32, Step) {
+    fn place(&mut self, access: usize, dtype: DType, copy: usize) -> (Value, i32, LaneStride) {
         let base = self.writer.row_address(access);
         let Some(stride) = self.invariants.strides[access] else {
             let address = self.address(access, |body| body.element_address(base, dtype.size()));
-            return (address, self.offset(copy, dtype.size()), Step::Contiguous);
+            return (address, self.offset(copy, dtype.size()), LaneStride::Contiguous);
         };
         let address = self.address(access, |body| {
             let offset = body.writer.b.ins().imul(body.i, stride);
             body.writer.b.ins().iadd(base, offset)
         });
         let ahead = self.writer.b.ins().imul_imm_s(stride, (copy * self.form.lanes()) as i64);
-        (self.writer.b.ins().iadd(address, ahead), 0, Step::Bytes(stride))
+        (self.writer.b.ins().iadd(address, ahead), 0, LaneStride::Bytes(stride))
     }
 
     fn buffer_address(&mut self, id: FlatNodeId, buffer: usize) -> Value {

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 /// The distance of the lanes of an access in memory.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum LaneStride {
     /// Neighbours.
     Contiguous,
     /// That many bytes apart.
@@ -31,11 +31,11 @@ const fn raw_type(dtype: DType) -> Ty {
 
 impl<'f> Emit<'_, 'f> {
     /// Loads the elements at `address + offset`, in their computation type.
-    pub(super) fn load(&mut self, dtype: DType, address: Value, offset: i32, step: Step) -> Val {
+    pub(super) fn load(&mut self, dtype: DType, address: Value, offset: i32, step: LaneStride) -> Val {
         let raw = match (self.form, step) {
             (Form::Scalar, _) => Val::One(self.load_raw(dtype, address, offset)),
-            (Form::Vector, Step::Contiguous) => self.load_raw_vector(dtype, address, offset),
-            (Form::Vector, Step::Bytes(stride)) => {
+            (Form::Vector, LaneStride::Contiguous) => self.load_raw_vector(dtype, address, offset),
+            (Form::Vector, LaneStride::Bytes(stride)) => {
                 let addresses = self.lane_addresses(address, stride);
                 let lanes = addresses.map(|address| self.load_raw(dtype, address, offset));
                 self.join_lanes(lanes, raw_type(dtype))
@@ -53,12 +53,12 @@ impl<'f> Emit<'_, 'f> {
     }
 
     /// Stores elements that are in their computation type and already rounded.
-    pub(super) fn store(&mut self, dtype: DType, value: Val, address: Value, offset: i32, step: Step) {
+    pub(super) fn store(&mut self, dtype: DType, value: Val, address: Value, offset: i32, step: LaneStride) {
         let raw = self.narrow(dtype, value);
         match (self.form, step) {
             (Form::Scalar, _) => self.store_raw(dtype, raw.one(), address, offset),
-            (Form::Vector, Step::Contiguous) => self.store_raw_vector(dtype, raw, address, offset),
-            (Form::Vector, Step::Bytes(stride)) => {
+            (Form::Vector, LaneStride::Contiguous) => self.store_raw_vector(dtype, raw, address, offset),
+            (Form::Vector, LaneStride::Bytes(stride)) => {
                 let addresses = self.lane_addresses(address, stride);
                 for (lane, address) in addresses.into_iter().enumerate() {
                     let scalar = self.lane(raw, raw_type(dtype), lane);

@@ -8,7 +8,7 @@
 //! The only argument is the address of a buffer of 64-bit words, laid out as [`argument`] says.
 
 use super::body::Body;
-use super::elements::Step;
+use super::elements::LaneStride;
 use super::partials::{FoldState, GROUPS, Partial};
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val, flags};
@@ -147,7 +147,7 @@ impl<'a, 'f> Writer<'a, 'f> {
             let value = self.operand(flat.outputs[slot]);
             let address = self.row_address(self.kernel.operands.len() + slot);
             let dtype = self.kernel.outputs[slot].dtype;
-            Emit { b: self.b, form: Form::Scalar }.store(dtype, Val::One(value), address, 0, Step::Contiguous);
+            Emit { b: self.b, form: Form::Scalar }.store(dtype, Val::One(value), address, 0, LaneStride::Contiguous);
         }
     }
 
@@ -173,9 +173,9 @@ impl<'a, 'f> Writer<'a, 'f> {
                 let (operand, address) = (self.kernel.operands[slot as usize], self.row_address(slot as usize));
                 match operand.source {
                     Source::Iota => address,
-                    Source::Memory => {
-                        Emit { b: self.b, form: Form::Scalar }.load(operand.dtype, address, 0, Step::Contiguous).one()
-                    }
+                    Source::Memory => Emit { b: self.b, form: Form::Scalar }
+                        .load(operand.dtype, address, 0, LaneStride::Contiguous)
+                        .one(),
                 }
             }
             FlatOp::Lit(_) | FlatOp::Fold(_) => self.operand(id),

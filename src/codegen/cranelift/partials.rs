@@ -3,7 +3,7 @@
 //! The order is that of [`crate::codegen::fold`]. Between loops, the partial results are in a stack slot, one lane
 //! after another, with values and indices apart. A bool lane is an all-ones or zero i32 there.
 
-use super::elements::Step;
+use super::elements::LaneStride;
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val};
 use crate::codegen::fold;
@@ -113,13 +113,14 @@ impl FoldState {
     pub(super) fn read(&self, emit: &mut Emit<'_, '_>, addresses: PartialAddresses, offset: usize) -> Partial {
         let at = |ty: Ty| offset as i32 * lane_bytes(ty);
         let value = if self.ty == Ty::Bool {
-            let lanes = emit.load(DType::I32, addresses.values, at(Ty::Bool), Step::Contiguous);
+            let lanes = emit.load(DType::I32, addresses.values, at(Ty::Bool), LaneStride::Contiguous);
             let zero = emit.int(0);
             lanes.zip(zero, |lanes, zero| emit.b.ins().icmp(IntCC::NotEqual, lanes, zero))
         } else {
-            emit.load(self.ty.dtype(), addresses.values, at(self.ty), Step::Contiguous)
+            emit.load(self.ty.dtype(), addresses.values, at(self.ty), LaneStride::Contiguous)
         };
-        let index = addresses.indices.map(|indices| emit.load(DType::I64, indices, at(Ty::I64), Step::Contiguous));
+        let index =
+            addresses.indices.map(|indices| emit.load(DType::I64, indices, at(Ty::I64), LaneStride::Contiguous));
         Partial { value, index }
     }
 
@@ -134,9 +135,9 @@ impl FoldState {
             }
             (Ty::I32 | Ty::I64 | Ty::F32 | Ty::F64, _) => (self.ty.dtype(), partial.value),
         };
-        emit.store(dtype, value, addresses.values, at(self.ty), Step::Contiguous);
+        emit.store(dtype, value, addresses.values, at(self.ty), LaneStride::Contiguous);
         if let (Some(indices), Some(index)) = (addresses.indices, partial.index) {
-            emit.store(DType::I64, index, indices, at(Ty::I64), Step::Contiguous);
+            emit.store(DType::I64, index, indices, at(Ty::I64), LaneStride::Contiguous);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The body of a pass's loops: loads, prims, stores, and updates of partial results.
 
-use super::code::{Address, Block, Class, Inst, Minus, Op, Origin, Start, V};
+use super::code::{Address, BasicBlock, Class, Inst, Minus, Op, Origin, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 /// What blocks need of the function that they are part of.
 #[derive(Debug)]
-pub(super) struct Function<'a> {
+pub(super) struct FunctionContext<'a> {
     /// The kernel that is compiled.
     pub(super) kernel: &'a Kernel,
     /// How its accesses move.
@@ -55,7 +55,7 @@ pub(super) enum Elements {
     Tail,
 }
 
-impl Function<'_> {
+impl FunctionContext<'_> {
     /// The body of the loop of `pass`, written once; the masks of its `n_masked` copies select the elements.
     pub(super) fn single(
         &self,
@@ -95,7 +95,7 @@ impl Function<'_> {
     }
 
     /// Computes row values and stores each in its slot.
-    pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[FlatNodeId]) -> Block {
+    pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[FlatNodeId]) -> BasicBlock {
         let mut row = self.row(encoder);
         for &id in ids.iter().filter(|&&id| !self.is_row_iota(id)) {
             let value = row.node(id);
@@ -107,7 +107,7 @@ impl Function<'_> {
     }
 
     /// Writes row values to the outputs with those numbers.
-    pub(super) fn row_stores(&self, encoder: &mut Encoder, slots: &[usize]) -> Block {
+    pub(super) fn row_stores(&self, encoder: &mut Encoder, slots: &[usize]) -> BasicBlock {
         let mut row = self.row(encoder);
         for &slot in slots {
             let value = row.value(self.flat.outputs[slot]);
@@ -121,14 +121,14 @@ impl Function<'_> {
     }
 
     /// Initializes the partial results of folds.
-    pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
+    pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> BasicBlock {
         let mut select = self.select(encoder, Shape::Vector, 0);
         folds.iter().for_each(|fold| fold.start(&mut select));
         select.block
     }
 
     /// Sets the first indices of folds with a counter, in a block that has elements.
-    pub(super) fn start_indices(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
+    pub(super) fn start_indices(&self, encoder: &mut Encoder, folds: &[Fold]) -> BasicBlock {
         let mut select = self.select(encoder, Shape::Vector, 0);
         let level = select.level();
         for (fold, slot) in folds.iter().filter_map(|fold| Some((fold, fold.counter?))) {
@@ -141,7 +141,7 @@ impl Function<'_> {
     }
 
     /// Combines the partial results of a fold. The result goes to its slot, its value and index to the frame.
-    pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
+    pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> BasicBlock {
         let mut select = self.select(encoder, Shape::Vector, 0);
         let result = fold.tree(&mut select);
         let slot = self.slots[fold.id].expect("a fold has a slot");
@@ -202,7 +202,7 @@ impl Function<'_> {
     }
 }
 
-impl Function<'_> {
+impl FunctionContext<'_> {
     /// The values of an iota, starting `ahead` elements after the loop position.
     fn iota(&self, select: &mut Select<'_>, slot: usize, ahead: usize) -> Val {
         place(select, slot, ahead);
@@ -247,7 +247,7 @@ const HIDING_INSTS: usize = 32;
 
 /// A block under construction.
 struct Body<'f, 'e> {
-    function: &'f Function<'f>,
+    function: &'f FunctionContext<'f>,
     select: Select<'e>,
     pass: &'f Pass,
     /// The value of each node, once it is computed.
@@ -260,7 +260,7 @@ struct Body<'f, 'e> {
 
 impl<'f, 'e> Body<'f, 'e> {
     /// An empty body.
-    fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, mask: Option<V>) -> Body<'f, 'e> {
+    fn new(function: &'f FunctionContext<'f>, select: Select<'e>, pass: &'f Pass, mask: Option<V>) -> Body<'f, 'e> {
         let is_divided =
             |&&id: &&FlatNodeId| matches!(function.flat.nodes[id].op, FlatOp::Prim(Prim::Div | Prim::Sqrt));
         let n_divided = pass.body.iter().filter(is_divided).count();

@@ -2,7 +2,7 @@
 //!
 //! A virtual register is defined by one instruction. The exception is an accumulator, which lives in a fixed physical
 //! register and is updated. A uniform value (a constant, or a value per row) needs no load: an instruction may read it
-//! from memory and broadcast it. Instructions have no control flow; loops are written around whole [`Block`]s.
+//! from memory and broadcast it. Instructions have no control flow; loops are written around whole [`BasicBlock`]s.
 
 use super::encoder::Width;
 use super::level::Level;
@@ -118,7 +118,7 @@ pub(super) enum Op {
     /// Copies elements byte by byte between the address of the instruction and the frame.
     Copy {
         /// The direction.
-        way: Way,
+        way: CopyDirection,
         /// Bytes of an element.
         bytes: u8,
         /// The elements.
@@ -130,7 +130,7 @@ pub(super) enum Op {
 
 /// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CopyDirection {
     /// From the address to the frame.
     In,
     /// From the frame to the address.
@@ -179,7 +179,7 @@ pub(super) struct Inst {
 
 /// Straight-line code.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct BasicBlock {
     /// The instruction set that it is for.
     pub(super) level: Level,
     /// Its instructions.
@@ -229,10 +229,10 @@ impl Op {
     }
 }
 
-impl Block {
+impl BasicBlock {
     /// A block without instructions, with room for `n_insts`.
-    pub(super) fn new(level: Level, n_insts: usize) -> Block {
-        Block { level, insts: Vec::with_capacity(n_insts), infos: Vec::with_capacity(n_insts) }
+    pub(super) fn new(level: Level, n_insts: usize) -> BasicBlock {
+        BasicBlock { level, insts: Vec::with_capacity(n_insts), infos: Vec::with_capacity(n_insts) }
     }
 
     /// A new virtual register.
@@ -340,7 +340,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Display for Block {
+impl fmt::Display for BasicBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |v: &V| match self.info(*v).origin {
             Origin::Block => format!("{v}"),
@@ -368,7 +368,7 @@ impl fmt::Display for Block {
                 }
                 Op::Place { access, ahead } => write!(f, "place row{access}, i + {ahead}")?,
                 Op::Copy { way, bytes, those, .. } => {
-                    let way = if way == Way::In { "in" } else { "out" };
+                    let way = if way == CopyDirection::In { "in" } else { "out" };
                     match those {
                         Those::First => write!(f, "copy {way} {bytes} bytes of one")?,
                         Those::Left(ahead) => write!(f, "copy {way} {bytes} bytes of each that is left, i + {ahead}")?,

@@ -4,7 +4,7 @@
 //! defines. It works on its own elements, and has its own masks and partial results. Uniform values are shared by all
 //! copies.
 
-use super::code::{Address, Block, Info, Inst, Op, Origin, Start, Those, V};
+use super::code::{Address, BasicBlock, Info, Inst, Op, Origin, Start, Those, V};
 use super::folds::PartialLocation;
 
 /// How the instructions of the copies are ordered.
@@ -26,7 +26,7 @@ const STAGGER: usize = 3;
 #[derive(Debug)]
 pub(super) struct Single {
     /// The code that all copies share, followed by the body.
-    pub(super) block: Block,
+    pub(super) block: BasicBlock,
     /// Registers up to this number are shared by all copies.
     pub(super) n_shared: usize,
     /// Where the parts of the body begin. The instructions of a part stay together.
@@ -53,7 +53,7 @@ impl Own {
 
 impl Single {
     /// A block of `n` copies, without instructions whose results are unused.
-    pub(super) fn copied(&self, n: usize, order: Order) -> Block {
+    pub(super) fn copied(&self, n: usize, order: Order) -> BasicBlock {
         let (insts, parts) = self.needed(n);
         let mut copies = Copies::new(self, n, n * insts.len());
         copies.put(&insts[..parts[0]], 0);
@@ -137,7 +137,7 @@ impl Single {
 /// The block of all copies, under construction.
 struct Copies<'a> {
     single: &'a Single,
-    block: Block,
+    block: BasicBlock,
     /// Per register of the first copy, its number, and the step to that of the next copy: 0 if they share it.
     registers: Vec<(u32, u32)>,
 }
@@ -145,7 +145,7 @@ struct Copies<'a> {
 impl<'a> Copies<'a> {
     fn new(single: &'a Single, n: usize, n_insts: usize) -> Copies<'a> {
         let infos = &single.block.infos;
-        let mut block = Block::new(single.block.level, n_insts);
+        let mut block = BasicBlock::new(single.block.level, n_insts);
         block.infos.reserve_exact(n * infos.len());
         let mut copies = Copies { single, block, registers: Vec::with_capacity(infos.len()) };
         for (index, &info) in infos.iter().enumerate() {

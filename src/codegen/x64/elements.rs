@@ -3,7 +3,7 @@
 //! AVX2 masks loads and stores of 32-bit and 64-bit lanes only. So the narrow elements of a partial iteration are
 //! copied through the frame, one by one.
 
-use super::code::{Address, Class, Inst, Lanes, Op, Origin, Start, Those, V, Way};
+use super::code::{Address, Class, CopyDirection, Inst, Lanes, Op, Origin, Start, Those, V};
 use super::encoder::Width;
 use super::level::Level;
 use super::opcode::{self, Opcode};
@@ -177,7 +177,7 @@ impl Select<'_> {
         if self.level() == Level::Avx512 || dtype.size() >= 4 || mask.is_none() {
             return (address, mask);
         }
-        self.copy(Way::In, dtype.size(), address);
+        self.copy(CopyDirection::In, dtype.size(), address);
         (Address { start: Start::Frame, scale: None, disp: self.narrow }, None)
     }
 
@@ -211,12 +211,12 @@ impl Select<'_> {
             }
         }
         if mask.is_some() {
-            self.copy(Way::Out, dtype.size(), address);
+            self.copy(CopyDirection::Out, dtype.size(), address);
         }
     }
 
     /// Copies the active narrow elements of an iteration between an address and the frame.
-    fn copy(&mut self, way: Way, bytes: usize, address: Address) {
+    fn copy(&mut self, way: CopyDirection, bytes: usize, address: Address) {
         let those = match self.shape {
             Shape::Row => Those::First,
             Shape::Vector | Shape::Half => Those::Left(address.disp / bytes as i32),

@@ -3,8 +3,8 @@
 //! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`. With vectors of `n`
 //! 32-bit lanes, that is lane `i mod n` of group `i / n mod (32 / n)`. A bool is an all-ones or zero 32-bit lane here.
 
-use super::body::Function;
-use super::code::{Address, Block, Class, Inst, Lanes, Op, Origin, Start, V};
+use super::body::FunctionContext;
+use super::code::{Address, BasicBlock, Class, Inst, Lanes, Op, Origin, Start, V};
 use super::frame::Frame;
 use super::level::Level;
 use super::masks::Relation;
@@ -70,8 +70,13 @@ pub(super) struct Fold {
 
 impl Fold {
     /// The folds `ids`, with locations for their partial results.
-    pub(super) fn of_pass(level: Level, function: &Function<'_>, ids: &[FlatNodeId], frame: &mut Frame) -> Vec<Fold> {
-        let Function { kernel, motions, flat, shown, .. } = function;
+    pub(super) fn of_pass(
+        level: Level,
+        function: &FunctionContext<'_>,
+        ids: &[FlatNodeId],
+        frame: &mut Frame,
+    ) -> Vec<Fold> {
+        let FunctionContext { kernel, motions, flat, shown, .. } = function;
         let counts =
             |&slot: &usize| kernel.operands[slot].source == Source::Iota && motions[slot] == Motion::Contiguous;
         let describe = |&id: &FlatNodeId| {
@@ -177,7 +182,7 @@ impl Fold {
     }
 
     /// Keeps the registers of groups from a number on, which the block does not use, from being allocated.
-    pub(super) fn reserve(&self, block: &mut Block, from: usize) {
+    pub(super) fn reserve(&self, block: &mut BasicBlock, from: usize) {
         for place in self.places[from..].iter().flatten() {
             if let PartialLocation::Register(register) = *place {
                 block.register(Class::Vector, is_wide(self.ty), Origin::Register(register));

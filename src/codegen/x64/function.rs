@@ -7,8 +7,8 @@
 //! A range has a loop of whole iterations, unrolled into several copies of the body, and one of masked iterations for
 //! the rest. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around them.
 
-use super::body::{Elements, Function};
-use super::code::Block;
+use super::body::{Elements, FunctionContext};
+use super::code::BasicBlock;
 use super::copies::{Order, Single};
 use super::encoder::*;
 use super::folds::{Fold, n_groups};
@@ -40,7 +40,7 @@ const NARROW_BYTES: i32 = 16;
 
 /// Writes the function of a kernel.
 pub(super) struct Writer<'a> {
-    function: Function<'a>,
+    function: FunctionContext<'a>,
     passes: &'a Passes,
     pub(super) encoder: Encoder,
     frame: Frame,
@@ -91,7 +91,8 @@ impl<'a> Writer<'a> {
         let slots = SideTable::with_len(flat.nodes.len(), || None);
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
-        let mut function = Function { kernel, motions, flat, manner, shown, slots, distances, rows, tail, one, narrow };
+        let mut function =
+            FunctionContext { kernel, motions, flat, manner, shown, slots, distances, rows, tail, one, narrow };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -248,7 +249,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Encodes a block outside of loops.
-    fn run(&mut self, block: impl FnOnce(&Function<'a>, &mut Encoder) -> Block, name: &str) {
+    fn run(&mut self, block: impl FnOnce(&FunctionContext<'a>, &mut Encoder) -> BasicBlock, name: &str) {
         let block = block(&self.function, &mut self.encoder);
         if block.insts.is_empty() {
             return;
@@ -257,7 +258,7 @@ impl<'a> Writer<'a> {
         Allocator::new(&block, &mut self.encoder, &mut self.frame, &self.pointers).run();
     }
 
-    fn note(&mut self, name: &str, block: &Block) {
+    fn note(&mut self, name: &str, block: &BasicBlock) {
         if let Some(listing) = &mut self.listing {
             write!(listing, "  {name}\n{block}").expect("writing to a string cannot fail");
         }
@@ -465,7 +466,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an iteration of a loop, with its top at a label.
-    fn iteration(&mut self, block: &Block, elements: Elements, top: Label) {
+    fn iteration(&mut self, block: &BasicBlock, elements: Elements, top: Label) {
         self.note(if elements == Elements::All { "loop" } else { "tail" }, block);
         let tail = self.function.tail;
         let mut allocator = Allocator::new(block, &mut self.encoder, &mut self.frame, &self.pointers);
@@ -483,7 +484,7 @@ impl<'a> Writer<'a> {
 /// Most of the time the instructions of a body wait for each other, and the processor looks ahead by [`WINDOW`] of
 /// them. So as many independent copies have to be in sight as latency exceeds throughput. Short bodies are copied to
 /// save loop overhead. The level limits how many values may be live.
-fn copies(body: &Block, level: Level) -> (usize, Order) {
+fn copies(body: &BasicBlock, level: Level) -> (usize, Order) {
     let (latency, cycles) = body.timing();
     let n = body.insts.len().max(1);
     let in_sight = (WINDOW / n).max(1);

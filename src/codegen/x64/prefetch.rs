@@ -17,7 +17,7 @@
 //! - With AVX-512 alone, a single pass prefetches. Ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the
 //!   time there (`scripts/peers.sh --rows W01l,W17`). Other processors were not measured.
 
-use super::body::Function;
+use super::body::FunctionContext;
 use super::encoder::*;
 use super::function::Writer;
 use super::level::Level;
@@ -54,12 +54,12 @@ pub(super) struct Prefetches {
 impl Prefetches {
     /// Plans the prefetches of contiguous rows; `take` allocates a slot for an address.
     pub(super) fn new(
-        function: &Function<'_>,
+        function: &FunctionContext<'_>,
         passes: &Passes,
         level: Level,
         mut take: impl FnMut() -> i32,
     ) -> Prefetches {
-        let Function { kernel, motions, flat, manner, .. } = function;
+        let FunctionContext { kernel, motions, flat, manner, .. } = function;
         let is_contiguous = |&access: &usize| motions[access] == Class::Contiguous;
         let outputs = |pass: &Pass| -> Vec<usize> {
             pass.stores.iter().map(|&slot| kernel.operands.len() + slot).filter(is_contiguous).collect()

@@ -6,7 +6,7 @@
 //! the others from memory, or load them if they cannot.
 
 use super::code::{
-    self, Address, Block, Class, Inst, Lanes, MOST_READS, NEVER, Op, Origin, Start, Those, Uses, V, Way,
+    self, Address, BasicBlock, Class, CopyDirection, Inst, Lanes, MOST_READS, NEVER, Op, Origin, Start, Those, Uses, V,
 };
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
 use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
@@ -32,7 +32,7 @@ pub(super) enum Pointer {
 
 /// Registers for the values of one block.
 pub(super) struct Allocator<'a> {
-    pub(super) block: &'a Block,
+    pub(super) block: &'a BasicBlock,
     encoder: &'a mut Encoder,
     frame: &'a mut Frame,
     pointers: &'a [Pointer],
@@ -56,7 +56,7 @@ pub(super) struct Allocator<'a> {
 impl<'a> Allocator<'a> {
     /// Prepares `block`, whose accesses are at `pointers`.
     pub(super) fn new(
-        block: &'a Block,
+        block: &'a BasicBlock,
         encoder: &'a mut Encoder,
         frame: &'a mut Frame,
         pointers: &'a [Pointer],
@@ -391,7 +391,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Copies elements between an address and the frame byte by byte, the last element first.
-    fn copy(&mut self, address: Address, frame: i32, bytes: usize, way: Way, those: Those) {
+    fn copy(&mut self, address: Address, frame: i32, bytes: usize, way: CopyDirection, those: Those) {
         let start = Rm::Mem(self.address(address));
         self.encoder.int(Int::Lea, R10, start);
         match those {
@@ -413,7 +413,7 @@ impl<'a> Allocator<'a> {
         self.encoder.jump_if(Condition::Less, done);
         let at = |base: Gpr, disp: i32| Rm::Mem(Memory { index: Index::Gpr(R11, 0), ..Memory::at(base, disp) });
         let (outside, inside) = (at(R10, 0), at(RSP, frame));
-        let (from, to) = if way == Way::In { (outside, inside) } else { (inside, outside) };
+        let (from, to) = if way == CopyDirection::In { (outside, inside) } else { (inside, outside) };
         self.encoder.int(Int::LoadByte, RSI, from);
         self.encoder.int(Int::StoreByte, RSI, to);
         self.encoder.jump(top);

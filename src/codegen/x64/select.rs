@@ -4,7 +4,7 @@
 //! [`super::masks`]. Where AVX2 has no instruction, [`super::emulated`] has several. Inactive lanes may hold anything;
 //! no instruction faults on them.
 
-use super::code::{Block, Class, Inst, Minus, Op, Origin, V};
+use super::code::{BasicBlock, Class, Inst, Minus, Op, Origin, V};
 use super::encoder::{Constant, Encoder, Width};
 use super::level::Level;
 use super::masks::Relation;
@@ -46,7 +46,7 @@ pub(super) const fn is_wide(ty: Ty) -> bool {
 /// A block under construction.
 pub(super) struct Select<'e> {
     /// The block so far.
-    pub(super) block: Block,
+    pub(super) block: BasicBlock,
     /// Holds the constants.
     pub(super) encoder: &'e mut Encoder,
     /// The lanes of the block.
@@ -67,7 +67,7 @@ impl<'e> Select<'e> {
     /// An empty block with room for `n_insts` instructions; `narrow` is the offset in the frame of a buffer for a
     /// vector of narrow elements.
     pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32, n_insts: usize) -> Select<'e> {
-        let block = Block::new(encoder.level(), n_insts);
+        let block = BasicBlock::new(encoder.level(), n_insts);
         let (constants, mask_parts, distances) = (Vec::new(), FxHashMap::default(), Vec::new());
         Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
     }

@@ -7,7 +7,7 @@ use super::launch::DeviceLaunch;
 use super::library::LibraryEpilogue;
 use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
-use crate::codegen::cuda::routines::Place;
+use crate::codegen::cuda::routines::RoutineArray;
 use crate::codegen::product::ProductShape;
 use crate::device::Device;
 use crate::error::{Reason, TierLimit};
@@ -63,7 +63,8 @@ impl DeviceAction {
                 }
                 Action::Routine { op, attrs, args, to } => {
                     let place = |slot: Slot| slots[slot].as_ref().map(|(dtype, layout)| (*dtype, layout));
-                    let operands: Option<SmallVec<[Place<'_>; 3]>> = args.iter().map(|&slot| place(slot)).collect();
+                    let operands: Option<SmallVec<[RoutineArray<'_>; 3]>> =
+                        args.iter().map(|&slot| place(slot)).collect();
                     match (operands, place(*to)) {
                         (Some(operands), Some(result)) => DeviceRoutine::new(device, *op, attrs, &operands, result)
                             .map_or_else(DeviceAction::Host, |routine| DeviceAction::Routine(Box::new(routine))),

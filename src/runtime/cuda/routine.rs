@@ -6,7 +6,7 @@ use super::faults::{self, Blame};
 use super::kernels::{self, Functions, SourceKey};
 use super::launch::element;
 use crate::codegen::cuda::argument::{FAULTS, SITE};
-use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
+use crate::codegen::cuda::routines::{Of, RoutineArray, RoutinePlan};
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::error::{Reason, Result};
@@ -36,8 +36,8 @@ impl DeviceRoutine {
         device: Device,
         op: Op,
         attrs: &[Attr],
-        operands: &[Place<'_>],
-        result: Place<'_>,
+        operands: &[RoutineArray<'_>],
+        result: RoutineArray<'_>,
     ) -> Result<DeviceRoutine, Reason> {
         let Meaning::Routine(routine) = &op.row().meaning else { unreachable!("the action is of a routine") };
         let plan = |key_on_host| RoutinePlan::new(op, routine, attrs, operands, result, key_on_host);
@@ -112,7 +112,7 @@ impl DeviceRoutine {
 }
 
 /// The op that an index out of range belongs to.
-fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[Place<'_>]) -> Blame {
+fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[RoutineArray<'_>]) -> Blame {
     match routine {
         Routine::FlatIndex => Blame::FlatIndex(op, FlatIndex::read(attrs).wrap),
         Routine::Scan(_) | Routine::Recurrence | Routine::Argsort | Routine::Scatter(_) | Routine::Bits => {

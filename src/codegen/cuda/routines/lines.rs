@@ -1,6 +1,6 @@
 //! Lines along a dim, and the argument buffers of launches over them.
 
-use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
+use super::{LINE, Of, RoutineArray, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
 use crate::codegen::cuda::Step;
 use crate::codegen::cuda::argument::ITEMS;
 use crate::error::{Reason, TierLimit};
@@ -64,12 +64,12 @@ impl Lines {
     }
 
     /// The argument buffer for these arrays, with the word of the kind, and further words.
-    pub(super) fn argument(&self, arrays: &[(Of, Place<'_>)], of_kind: u64, more: &[More]) -> Argument {
+    pub(super) fn argument(&self, arrays: &[(Of, RoutineArray<'_>)], of_kind: u64, more: &[More]) -> Argument {
         let mut argument = vec![0; STEPS];
         (argument[0], argument[1], argument[ITEMS]) = (self.count as u64, self.length as u64, self.count as u64);
         argument[LINE] = of_kind;
         let mut places = SmallVec::new();
-        let stride = |(dtype, layout): Place<'_>, dim: usize| {
+        let stride = |(dtype, layout): RoutineArray<'_>, dim: usize| {
             layout.strides.get(dim).map_or(0, |&stride| (stride * dtype.size()) as u64)
         };
         for &(of, place) in arrays {

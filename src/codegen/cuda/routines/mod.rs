@@ -45,32 +45,32 @@ const THREADS: usize = 256;
 const MAX_DIMS: usize = 8;
 
 /// An array as a routine needs it.
-pub type Place<'a> = (DType, &'a Layout);
+pub type RoutineArray<'a> = (DType, &'a Layout);
 
 /// What the source of a routine depends on: calls of templates, one per entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RoutineVariant {
-    piece: Piece,
+    file: TemplateFile,
     /// Each call with its number of words.
     entries: SmallVec<[(String, usize); 3]>,
 }
 
 /// The file of templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Piece {
+enum TemplateFile {
     Scans,
     Sorts,
     Writes,
     Random,
 }
 
-impl Piece {
+impl TemplateFile {
     fn templates(self) -> &'static str {
         match self {
-            Piece::Scans => include_str!("scans.cuh"),
-            Piece::Sorts => include_str!("sorts.cuh"),
-            Piece::Writes => include_str!("writes.cuh"),
-            Piece::Random => include_str!("random.cuh"),
+            TemplateFile::Scans => include_str!("scans.cuh"),
+            TemplateFile::Sorts => include_str!("sorts.cuh"),
+            TemplateFile::Writes => include_str!("writes.cuh"),
+            TemplateFile::Random => include_str!("random.cuh"),
         }
     }
 }
@@ -122,18 +122,18 @@ impl RoutinePlan {
         op: Op,
         routine: &Routine,
         attrs: &[Attr],
-        operands: &[Place<'_>],
-        result: Place<'_>,
+        operands: &[RoutineArray<'_>],
+        result: RoutineArray<'_>,
         key_on_host: bool,
     ) -> Result<RoutinePlan, Reason> {
-        let piece = match routine {
-            Routine::Scan(_) | Routine::Recurrence => Piece::Scans,
-            Routine::Argsort => Piece::Sorts,
-            Routine::Scatter(_) | Routine::FlatIndex => Piece::Writes,
-            Routine::Bits => Piece::Random,
+        let file = match routine {
+            Routine::Scan(_) | Routine::Recurrence => TemplateFile::Scans,
+            Routine::Argsort => TemplateFile::Sorts,
+            Routine::Scatter(_) | Routine::FlatIndex => TemplateFile::Writes,
+            Routine::Bits => TemplateFile::Random,
         };
         let mut plan = RoutinePlan {
-            variant: RoutineVariant { piece, entries: SmallVec::new() },
+            variant: RoutineVariant { file, entries: SmallVec::new() },
             launches: Vec::new(),
             scratch_bytes: 0,
             can_fault: false,
@@ -168,7 +168,12 @@ impl RoutinePlan {
     }
 
     /// One thread per four words.
-    fn random_words(&mut self, key: Place<'_>, result: Place<'_>, key_on_host: bool) -> Result<(), Reason> {
+    fn random_words(
+        &mut self,
+        key: RoutineArray<'_>,
+        result: RoutineArray<'_>,
+        key_on_host: bool,
+    ) -> Result<(), Reason> {
         let n_words = result.1.numel() * result.0.size() / 4;
         let stride = key.1.strides[0] * key.0.size();
         let mut argument = vec![0; LINE + 3];
@@ -209,7 +214,7 @@ fn grid(items: usize) -> Result<u32, Reason> {
 impl Source {
     /// Writes the source of a routine; its entries are called `name` with a number appended.
     pub fn of_routine(variant: &RoutineVariant, name: &str) -> Source {
-        let mut code = format!("{}\n{}\n", include_str!("lines.cuh"), variant.piece.templates());
+        let mut code = format!("{}\n{}\n", include_str!("lines.cuh"), variant.file.templates());
         let mut entries = Vec::new();
         for (number, (call, n_words)) in variant.entries.iter().enumerate() {
             let entry = format!("{name}_{number}");

@@ -2,7 +2,7 @@
 //! matter.
 
 use super::lines::{Lines, More};
-use super::{Of, Place, RoutinePlan, THREADS, blocks, name};
+use super::{Of, RoutineArray, RoutinePlan, THREADS, blocks, name};
 use crate::error::Reason;
 use crate::ir::routine::Scan;
 
@@ -16,8 +16,8 @@ impl RoutinePlan {
         &mut self,
         kind: Scan,
         along: usize,
-        operand: Place<'_>,
-        result: Place<'_>,
+        operand: RoutineArray<'_>,
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         let (dtype, input) = operand;
         let (form, parts, how) = match kind {
@@ -45,7 +45,7 @@ impl RoutinePlan {
         parts: &str,
         dims: usize,
         lines: &Lines,
-        arrays: &[(Of, Place<'_>)],
+        arrays: &[(Of, RoutineArray<'_>)],
     ) -> Result<(), Reason> {
         let chunks = lines.length.div_ceil(CHUNK);
         let argument = lines.argument(arrays, chunks as u64, &[More::Scratch(0)]);
@@ -68,8 +68,8 @@ impl RoutinePlan {
         &mut self,
         along: usize,
         reverse: bool,
-        operands: &[Place<'_>],
-        result: Place<'_>,
+        operands: &[RoutineArray<'_>],
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         let (dtype, term) = operands[1];
         let lines = Lines::new(&term.sizes, Some(along));

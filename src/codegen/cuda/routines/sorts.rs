@@ -2,7 +2,7 @@
 //! there is one.
 
 use super::lines::{Lines, More};
-use super::{LINE, Of, Place, RoutinePlan, blocks, grid, name};
+use super::{LINE, Of, RoutineArray, RoutinePlan, blocks, grid, name};
 use crate::codegen::cuda::argument::ITEMS;
 use crate::error::{Reason, TierLimit};
 
@@ -16,8 +16,8 @@ impl RoutinePlan {
         &mut self,
         along: usize,
         descending: bool,
-        operand: Place<'_>,
-        result: Place<'_>,
+        operand: RoutineArray<'_>,
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         let (dtype, input) = operand;
         let lines = Lines::new(&input.sizes, Some(along));
@@ -38,8 +38,8 @@ impl RoutinePlan {
         &mut self,
         lines: &Lines,
         descending: bool,
-        operand: Place<'_>,
-        result: Place<'_>,
+        operand: RoutineArray<'_>,
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         if i32::try_from(lines.length).is_err() {
             return Err(TierLimit::LineTooLong { elements: lines.length }.into());

@@ -1,7 +1,7 @@
 //! Writes by index, and index tensors of several dims as one index.
 
 use super::lines::{Lines, More};
-use super::{MAX_DIMS, Of, Place, RoutinePlan, name};
+use super::{MAX_DIMS, Of, RoutineArray, RoutinePlan, name};
 use crate::error::{Reason, TierLimit};
 use crate::ir::attrs::{Attributes, FlatIndex, Reducer, ScatterReduce};
 use crate::ir::routine::Write;
@@ -14,8 +14,8 @@ impl RoutinePlan {
         write: Write,
         along: usize,
         attrs: &[Attr],
-        operands: &[Place<'_>],
-        result: Place<'_>,
+        operands: &[RoutineArray<'_>],
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         let [(dtype, into), (index_dtype, index), (_, source)] = *operands else {
             return Err(TierLimit::WriteOperands { operands: operands.len() }.into());
@@ -75,15 +75,15 @@ impl RoutinePlan {
     pub(super) fn flat_index(
         &mut self,
         attrs: &[Attr],
-        operands: &[Place<'_>],
-        result: Place<'_>,
+        operands: &[RoutineArray<'_>],
+        result: RoutineArray<'_>,
     ) -> Result<(), Reason> {
         let (n, dtype) = (operands.len(), operands[0].0);
         if n > MAX_DIMS || operands.iter().any(|&(other, _)| other != dtype) {
             return Err(TierLimit::IndexTensors { tensors: n, limit: MAX_DIMS }.into());
         }
         let lines = Lines::new(&operands[0].1.sizes, None);
-        let arrays: Vec<(Of, Place<'_>)> =
+        let arrays: Vec<(Of, RoutineArray<'_>)> =
             (0..n).map(|at| (Of::Operand(at), operands[at])).chain([(Of::Result, result)]).collect();
         let FlatIndex { sizes, wrap } = FlatIndex::read(attrs);
         let sizes: Vec<More> = sizes.iter().map(|&size| More::Word(size as u64)).collect();
