@@ -47,6 +47,7 @@ pub mod ir;
 mod lru;
 mod ops;
 mod runtime;
+mod scope;
 mod tensor;
 mod transforms;
 

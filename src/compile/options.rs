@@ -8,7 +8,8 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::fusion::Options;
 use crate::ir::Numerics;
-use std::cell::Cell;
+use crate::scope::{Replace, ScopeId, Scopes};
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -141,6 +142,7 @@ pub enum Stance {
 }
 
 thread_local! {
+    static SCOPES: RefCell<Scopes<Option<Stance>, Replace<Option<Stance>>>> = const { RefCell::new(Scopes::new()) };
     static STANCE: Cell<Option<Stance>> = const { Cell::new(None) };
 }
 
@@ -153,7 +155,7 @@ pub(super) fn stance_here() -> Option<Stance> {
 #[derive(Debug)]
 #[must_use = "the stance holds only while the guard lives"]
 pub struct StanceGuard {
-    before: Option<Stance>,
+    scope: ScopeId,
     not_send: PhantomData<Rc<()>>,
 }
 
@@ -174,11 +176,17 @@ pub struct StanceGuard {
 /// # }
 /// ```
 pub fn stance(stance: Stance) -> StanceGuard {
-    StanceGuard { before: STANCE.replace(Some(stance)), not_send: PhantomData }
+    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(STANCE.get(), Replace(Some(stance))));
+    STANCE.set(after);
+    StanceGuard { scope, not_send: PhantomData }
 }
 
 impl Drop for StanceGuard {
     fn drop(&mut self) {
-        STANCE.set(self.before);
+        // A guard in a thread-local value may outlive the choice of its thread; then nothing is left to change.
+        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, STANCE.get()));
+        if let Ok((after, _)) = after {
+            STANCE.set(after);
+        }
     }
 }

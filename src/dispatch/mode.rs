@@ -12,6 +12,7 @@ use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::value::Stack;
 use crate::error::Result;
+use crate::scope::{Change, ScopeId, Scopes};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -35,17 +36,31 @@ struct Node {
     outer: Modes,
 }
 
+/// What changes the modes that see the next call of a thread.
+enum ModeChange {
+    Push(Arc<dyn Mode>),
+    /// Puts others in force while a handler runs.
+    Switch(Modes),
+}
+
+impl Change<Modes> for ModeChange {
+    fn apply(&self, before: Modes) -> Modes {
+        match self {
+            ModeChange::Push(mode) => Some(Rc::new(Node { mode: mode.clone(), outer: before })),
+            ModeChange::Switch(modes) => modes.clone(),
+        }
+    }
+}
+
 /// The modes of a thread.
 struct Pushed {
     /// The modes that see the next call, innermost first.
     modes: Modes,
-    /// The number of live guards. The first one includes the key, the last one drops it.
-    n_guards: usize,
-    key: Option<IncludeGuard>,
+    scopes: Scopes<Modes, ModeChange>,
 }
 
 thread_local! {
-    static PUSHED: RefCell<Pushed> = const { RefCell::new(Pushed { modes: None, n_guards: 0, key: None }) };
+    static PUSHED: RefCell<Pushed> = const { RefCell::new(Pushed { modes: None, scopes: Scopes::new() }) };
 }
 
 /// The rest of a call: the outer modes, and the operator.
@@ -72,21 +87,47 @@ impl Next<'_> {
         match self.outer {
             Some(node) => handle(self.op, self.keys, node, self.all, stack),
             None => {
-                let _all = Switch::to(self.all);
+                let _all = ModeScope::open(ModeChange::Switch(self.all));
                 self.op.redispatch_boxed(self.keys, stack)
             }
         }
     }
 }
 
-/// Keeps a mode on its thread's stack. Made by [`push_mode`]. Guards must be dropped in reverse order, as locals are.
+/// Keeps a mode on its thread's stack; made by [`push_mode`]. Guards may be dropped in any order.
 #[must_use = "the mode is on only while the guard lives"]
 pub struct ModeGuard {
-    before: Modes,
+    _modes: ModeScope,
+    _key: IncludeGuard,
+}
+
+/// Keeps up one change of the modes of its thread.
+struct ModeScope {
+    id: ScopeId,
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Pushes a mode: it handles every call of this thread until the guard is dropped.
+impl ModeScope {
+    fn open(change: ModeChange) -> ModeScope {
+        let id = PUSHED.with_borrow_mut(|pushed| {
+            let (id, after) = pushed.scopes.open(pushed.modes.take(), change);
+            pushed.modes = after;
+            id
+        });
+        ModeScope { id, not_send: PhantomData }
+    }
+}
+
+impl Drop for ModeScope {
+    fn drop(&mut self) {
+        // A guard in a thread-local value may outlive the modes of its thread; then nothing is left to change.
+        let closed = PUSHED.try_with(|pushed| pushed.borrow_mut().close(self.id));
+        // A mode may own guards itself, so it is dropped when nothing is borrowed any more.
+        drop(closed);
+    }
+}
+
+/// Pushes a mode: every call of this thread goes to it until the guard is dropped.
 ///
 /// ```
 /// use opfuse::dispatch::modes::{CallLog, push_mode};
@@ -104,28 +145,16 @@ pub struct ModeGuard {
 /// # }
 /// ```
 pub fn push_mode(mode: Arc<dyn Mode>) -> ModeGuard {
-    PUSHED.with_borrow_mut(|pushed| {
-        if pushed.n_guards == 0 {
-            pushed.key = Some(include(DispatchKey::PythonDispatcher));
-        }
-        pushed.n_guards += 1;
-        let before = pushed.modes.clone();
-        pushed.modes = Some(Rc::new(Node { mode, outer: before.clone() }));
-        ModeGuard { before, not_send: PhantomData }
-    })
+    ModeGuard { _modes: ModeScope::open(ModeChange::Push(mode)), _key: include(DispatchKey::PythonDispatcher) }
 }
 
-impl Drop for ModeGuard {
-    fn drop(&mut self) {
-        let removed = PUSHED.with_borrow_mut(|pushed| {
-            pushed.n_guards -= 1;
-            if pushed.n_guards == 0 {
-                pushed.key = None;
-            }
-            std::mem::replace(&mut pushed.modes, self.before.take())
-        });
-        // Dropped outside the borrow: a mode may own guards itself.
-        drop(removed);
+impl Pushed {
+    /// Takes a change away, and returns what it kept alive.
+    fn close(&mut self, id: ScopeId) -> (Modes, Option<ModeChange>) {
+        let before = self.modes.clone();
+        let (after, change) = self.scopes.close(id, self.modes.take());
+        self.modes = after;
+        (before, change)
     }
 }
 
@@ -134,27 +163,9 @@ pub fn is_active() -> bool {
     PUSHED.with_borrow(|pushed| pushed.modes.is_some())
 }
 
-/// Replaces the modes of the thread until it is dropped, even by a panic.
-struct Switch {
-    before: Modes,
-}
-
-impl Switch {
-    fn to(modes: Modes) -> Switch {
-        Switch { before: PUSHED.with_borrow_mut(|pushed| std::mem::replace(&mut pushed.modes, modes)) }
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        let before = self.before.take();
-        let _replaced = PUSHED.with_borrow_mut(|pushed| std::mem::replace(&mut pushed.modes, before));
-    }
-}
-
 fn handle(op: &Operator, keys: KeySet, node: Rc<Node>, all: Modes, stack: &mut Stack) -> Result<()> {
     let outer = node.outer.clone();
-    let _outer = Switch::to(outer.clone());
+    let _outer = ModeScope::open(ModeChange::Switch(outer.clone()));
     node.mode.call(op, stack, Next { op, keys, outer, all })
 }
 

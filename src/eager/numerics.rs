@@ -4,11 +4,13 @@
 //! built for one choice runs for the other.
 
 use crate::ir::Numerics;
-use std::cell::Cell;
+use crate::scope::{Replace, ScopeId, Scopes};
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 thread_local! {
+    static SCOPES: RefCell<Scopes<Numerics, Replace<Numerics>>> = const { RefCell::new(Scopes::new()) };
     static NUMERICS: Cell<Numerics> = const { Cell::new(Numerics::Strict) };
 }
 
@@ -22,7 +24,7 @@ pub fn current_numerics() -> Numerics {
 #[derive(Debug)]
 #[must_use = "the choice holds only while the guard lives"]
 pub struct NumericsGuard {
-    before: Numerics,
+    scope: ScopeId,
     not_send: PhantomData<Rc<()>>,
 }
 
@@ -44,12 +46,18 @@ pub struct NumericsGuard {
 /// # }
 /// ```
 pub fn numerics(numerics: Numerics) -> NumericsGuard {
-    NumericsGuard { before: NUMERICS.replace(numerics), not_send: PhantomData }
+    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(NUMERICS.get(), Replace(numerics)));
+    NUMERICS.set(after);
+    NumericsGuard { scope, not_send: PhantomData }
 }
 
 impl Drop for NumericsGuard {
     fn drop(&mut self) {
-        NUMERICS.set(self.before);
+        // A guard in a thread-local value may outlive the choice of its thread; then nothing is left to change.
+        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, NUMERICS.get()));
+        if let Ok((after, _)) = after {
+            NUMERICS.set(after);
+        }
     }
 }
 

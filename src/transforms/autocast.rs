@@ -11,15 +11,17 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::alias::AUTOCAST_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::local::{exclude, set_excluded};
+use crate::dispatch::key::local::{AdmitGuard, ExcludeGuard, admit, exclude};
+use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::schema::OperatorName;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::scope::{Change, ScopeId, Scopes};
 use crate::tensor::handle::Tensor;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -85,6 +87,17 @@ pub struct AutocastState([Option<DType>; KINDS.len()]);
 
 thread_local! {
     static STATE: Cell<AutocastState> = const { Cell::new(AutocastState([None; KINDS.len()])) };
+    static SCOPES: RefCell<Scopes<AutocastState, Switch>> = const { RefCell::new(Scopes::new()) };
+}
+
+/// What a guard does: the dtype by kind of device, where it is switched. `None` inside means off.
+#[derive(Debug, Clone, Copy)]
+struct Switch([Option<Option<DType>>; KINDS.len()]);
+
+impl Change<AutocastState> for Switch {
+    fn apply(&self, before: AutocastState) -> AutocastState {
+        AutocastState(std::array::from_fn(|at| self.0[at].unwrap_or(before.0[at])))
+    }
 }
 
 impl AutocastState {
@@ -99,12 +112,15 @@ impl AutocastState {
     }
 }
 
-/// Keeps autocast on or off. Made by [`autocast`] and its variants. Guards must be dropped in reverse order, as locals
-/// are.
+/// Keeps autocast on or off; made by [`autocast`] and its kin. The youngest live guard for a kind of device decides, in
+/// whichever order guards are dropped.
 #[derive(Debug)]
 #[must_use = "autocast is changed only while the guard lives"]
 pub struct AutocastGuard {
-    before: AutocastState,
+    scope: ScopeId,
+    /// Where it is on, its keys are not excluded, and where it is off, they are.
+    _on: AdmitGuard,
+    _off: ExcludeGuard,
     not_send: PhantomData<Rc<()>>,
 }
 
@@ -128,7 +144,7 @@ pub struct AutocastGuard {
 /// If `dtype` is neither bf16 nor f16.
 pub fn autocast(dtype: DType) -> Result<AutocastGuard> {
     check(dtype)?;
-    Ok(enter(AutocastState([Some(dtype); KINDS.len()])))
+    Ok(enter(Switch([Some(Some(dtype)); KINDS.len()])))
 }
 
 /// Like [`autocast`], on devices of one kind only.
@@ -142,7 +158,7 @@ pub fn autocast_on(kind: DeviceKind, dtype: DType) -> Result<AutocastGuard> {
 
 /// Disables autocast on this thread, on devices of every kind, until the guard is dropped.
 pub fn no_autocast() -> AutocastGuard {
-    enter(AutocastState::default())
+    enter(Switch([Some(None); KINDS.len()]))
 }
 
 /// Like [`no_autocast`], on devices of one kind only.
@@ -164,25 +180,28 @@ fn changed(kind: DeviceKind, dtype: Option<DType>) -> Result<AutocastGuard> {
     let Some(at) = KINDS.iter().position(|(of, _)| *of == kind) else {
         return Err(Error::argument("autocast", format!("devices of kind {kind} have no autocast")));
     };
-    let mut state = STATE.get();
-    state.0[at] = dtype;
-    Ok(enter(state))
+    let mut switch = Switch([None; KINDS.len()]);
+    switch.0[at] = Some(dtype);
+    Ok(enter(switch))
 }
 
-fn enter(state: AutocastState) -> AutocastGuard {
-    AutocastGuard { before: replace(state), not_send: PhantomData }
-}
-
-fn replace(state: AutocastState) -> AutocastState {
-    for ((_, key), dtype) in KINDS.iter().zip(state.0) {
-        set_excluded(*key, dtype.is_none());
-    }
-    STATE.replace(state)
+fn enter(switch: Switch) -> AutocastGuard {
+    let keys = |is_on: bool| {
+        let switched = KINDS.iter().zip(switch.0).filter(|(_, to)| to.is_some_and(|dtype| dtype.is_some() == is_on));
+        switched.fold(KeySet::EMPTY, |keys, ((_, key), _)| keys | KeySet::of(*key))
+    };
+    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(STATE.get(), switch));
+    STATE.set(after);
+    AutocastGuard { scope, _on: admit(keys(true)), _off: exclude(keys(false)), not_send: PhantomData }
 }
 
 impl Drop for AutocastGuard {
     fn drop(&mut self) {
-        replace(self.before);
+        // A guard in a thread-local value may outlive the state of its thread; then nothing is left to change.
+        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, STATE.get()));
+        if let Ok((after, _)) = after {
+            STATE.set(after);
+        }
     }
 }
 

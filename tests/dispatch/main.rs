@@ -8,6 +8,7 @@ mod autograd;
 mod batched;
 mod calls;
 mod coverage;
+mod guards;
 mod iterator;
 mod keys;
 mod matmul;

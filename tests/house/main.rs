@@ -26,10 +26,11 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 16] = [
+const FLOORS: [&str; 17] = [
     "error",
     "debug",
     "lru",
+    "scope",
     "ir",
     "device",
     "fusion",

@@ -1,17 +1,20 @@
 //! Grad mode and inference mode of a thread.
 //!
-//! Grad mode is on in a new thread. A guard changes a mode, and restores it when dropped, so guards nest. A guard
-//! belongs to the thread that made it. In inference mode new tensors have neither the autograd keys nor the key that
-//! counts writes, so they stay outside autograd for good.
+//! Grad mode is on in a new thread. Guards switch it while they live: the youngest live guard decides, whatever the
+//! order in which guards are dropped. A guard belongs to the thread that made it. In inference mode new tensors have
+//! neither the autograd keys nor the key that counts writes, so they stay outside autograd for good.
 
 use crate::dispatch::key::local::{ExcludeGuard, below_ad_inplace_or_view};
-use std::cell::Cell;
+use crate::scope::{Replace, ScopeId, Scopes};
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 thread_local! {
     static GRAD_MODE: Cell<bool> = const { Cell::new(true) };
     static INFERENCE_MODE: Cell<bool> = const { Cell::new(false) };
+    static GRAD_SCOPES: RefCell<Scopes<bool, Replace<bool>>> = const { RefCell::new(Scopes::new()) };
+    static INFERENCE_SCOPES: RefCell<Scopes<bool, Replace<bool>>> = const { RefCell::new(Scopes::new()) };
 }
 
 /// Whether this thread records calls for gradients (grad mode).
@@ -30,7 +33,7 @@ pub fn is_inference_mode() -> bool {
 #[derive(Debug)]
 #[must_use = "grad mode is switched only while the guard lives"]
 pub struct GradGuard {
-    before: bool,
+    scope: ScopeId,
     not_send: PhantomData<Rc<()>>,
 }
 
@@ -59,12 +62,18 @@ pub fn enable_grad() -> GradGuard {
 
 /// Sets grad mode on this thread until the guard is dropped.
 pub fn set_grad_enabled(enabled: bool) -> GradGuard {
-    GradGuard { before: GRAD_MODE.replace(enabled), not_send: PhantomData }
+    let (scope, after) = GRAD_SCOPES.with_borrow_mut(|scopes| scopes.open(GRAD_MODE.get(), Replace(enabled)));
+    GRAD_MODE.set(after);
+    GradGuard { scope, not_send: PhantomData }
 }
 
 impl Drop for GradGuard {
     fn drop(&mut self) {
-        GRAD_MODE.set(self.before);
+        // A guard in a thread-local value may outlive the mode of its thread; then nothing is left to change.
+        let after = GRAD_SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, GRAD_MODE.get()));
+        if let Ok((after, _)) = after {
+            GRAD_MODE.set(after);
+        }
     }
 }
 
@@ -72,7 +81,7 @@ impl Drop for GradGuard {
 #[derive(Debug)]
 #[must_use = "inference mode is on only while the guard lives"]
 pub struct InferenceGuard {
-    before: bool,
+    scope: ScopeId,
     _grad: GradGuard,
     _below: ExcludeGuard,
 }
@@ -80,12 +89,16 @@ pub struct InferenceGuard {
 /// Enables inference mode on this thread until the guard is dropped. Calls are not recorded, writes are not counted,
 /// and new tensors can never take part in autograd. It costs less than [`no_grad`].
 pub fn inference_mode() -> InferenceGuard {
-    let before = INFERENCE_MODE.replace(true);
-    InferenceGuard { before, _grad: no_grad(), _below: below_ad_inplace_or_view() }
+    let (scope, after) = INFERENCE_SCOPES.with_borrow_mut(|scopes| scopes.open(INFERENCE_MODE.get(), Replace(true)));
+    INFERENCE_MODE.set(after);
+    InferenceGuard { scope, _grad: no_grad(), _below: below_ad_inplace_or_view() }
 }
 
 impl Drop for InferenceGuard {
     fn drop(&mut self) {
-        INFERENCE_MODE.set(self.before);
+        let after = INFERENCE_SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, INFERENCE_MODE.get()));
+        if let Ok((after, _)) = after {
+            INFERENCE_MODE.set(after);
+        }
     }
 }

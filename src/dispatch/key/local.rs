@@ -1,13 +1,13 @@
 //! Thread-local key sets, which are added to the keys of every call or removed from them.
 //!
-//! Guards change the sets, and restore them when dropped. An include or exclude guard undoes exactly the bits that it
-//! added, so guards of the same key nest. A force guard replaces and restores both sets. A guard belongs to the thread
-//! that made it.
+//! Guards change them while they live. The sets are those of all live guards, in the order in which they were made,
+//! so guards may be dropped in any order. Guards belong to the thread that made them and cannot leave it.
 
 use crate::dispatch::key::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS, AUTOGRAD_KEYS};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
-use std::cell::Cell;
+use crate::scope::{Change, ScopeId, Scopes};
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -36,6 +36,56 @@ impl LocalKeySets {
 
 thread_local! {
     static LOCAL: Cell<LocalKeySets> = const { Cell::new(LocalKeySets::DEFAULT) };
+    static SCOPES: RefCell<Scopes<LocalKeySets, KeyChange>> = const { RefCell::new(Scopes::new()) };
+}
+
+/// What a guard does to the sets.
+#[derive(Debug, Clone, Copy)]
+enum KeyChange {
+    Include(KeySet),
+    Exclude(KeySet),
+    /// Takes keys that do not exist per backend out of the excluded set.
+    Admit(KeySet),
+    Force(LocalKeySets),
+}
+
+impl Change<LocalKeySets> for KeyChange {
+    #[inline]
+    fn apply(&self, before: LocalKeySets) -> LocalKeySets {
+        match *self {
+            KeyChange::Include(keys) => LocalKeySets { included: before.included | keys, ..before },
+            KeyChange::Exclude(keys) => LocalKeySets { excluded: before.excluded | keys, ..before },
+            KeyChange::Admit(keys) => LocalKeySets { excluded: without(before.excluded, keys), ..before },
+            KeyChange::Force(sets) => sets,
+        }
+    }
+}
+
+/// Keeps up one change of the sets of its thread.
+#[derive(Debug)]
+struct KeyScope {
+    id: ScopeId,
+    not_send: PhantomData<Rc<()>>,
+}
+
+impl KeyScope {
+    #[inline]
+    fn open(change: KeyChange) -> KeyScope {
+        let (id, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(LOCAL.get(), change));
+        LOCAL.set(after);
+        KeyScope { id, not_send: PhantomData }
+    }
+}
+
+impl Drop for KeyScope {
+    #[inline]
+    fn drop(&mut self) {
+        // A guard in a thread-local value may outlive the sets of its thread; then nothing is left to change.
+        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.id, LOCAL.get()));
+        if let Ok((after, _)) = after {
+            LOCAL.set(after);
+        }
+    }
 }
 
 /// The sets of this thread.
@@ -47,49 +97,44 @@ pub fn local_key_sets() -> LocalKeySets {
 /// Keeps keys in the included set. Made by [`include()`].
 #[derive(Debug)]
 #[must_use = "the keys are included only while the guard lives"]
-pub struct IncludeGuard {
-    added: KeySet,
-    not_send: PhantomData<Rc<()>>,
-}
+pub struct IncludeGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
 
 /// Keeps keys in the excluded set. Made by [`exclude()`].
 #[derive(Debug)]
 #[must_use = "the keys are excluded only while the guard lives"]
-pub struct ExcludeGuard {
-    added: KeySet,
-    not_send: PhantomData<Rc<()>>,
-}
+pub struct ExcludeGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
 
 /// Replaces both sets. Made by [`force()`].
 #[derive(Debug)]
 #[must_use = "the sets are replaced only while the guard lives"]
-pub struct ForceGuard {
-    saved: LocalKeySets,
-    not_send: PhantomData<Rc<()>>,
-}
+pub struct ForceGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
+
+/// Keeps keys out of the excluded set; made by [`admit`].
+#[derive(Debug)]
+#[must_use = "the keys are admitted only while the guard lives"]
+pub(crate) struct AdmitGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
 
 /// Includes keys in every call of this thread until the guard is dropped.
+#[inline]
 pub fn include(keys: impl Into<KeySet>) -> IncludeGuard {
-    let mut local = LOCAL.get();
-    let added = without(keys.into(), local.included);
-    local.included = local.included | added;
-    LOCAL.set(local);
-    IncludeGuard { added, not_send: PhantomData }
+    IncludeGuard(KeyScope::open(KeyChange::Include(keys.into())))
 }
 
 /// Excludes keys from every call of this thread until the guard is dropped. A per-backend key excludes its
 /// functionality on all backends, as in a difference of key sets.
+#[inline]
 pub fn exclude(keys: impl Into<KeySet>) -> ExcludeGuard {
-    let mut local = LOCAL.get();
-    let added = without(keys.into(), local.excluded);
-    local.excluded = local.excluded | added;
-    LOCAL.set(local);
-    ExcludeGuard { added, not_send: PhantomData }
+    ExcludeGuard(KeyScope::open(KeyChange::Exclude(keys.into())))
+}
+
+/// Takes keys that do not exist per backend out of the excluded set.
+pub(crate) fn admit(keys: KeySet) -> AdmitGuard {
+    AdmitGuard(KeyScope::open(KeyChange::Admit(keys)))
 }
 
 /// Replaces both sets until the guard is dropped, for instance by those of another thread.
 pub fn force(sets: LocalKeySets) -> ForceGuard {
-    ForceGuard { saved: LOCAL.replace(sets), not_send: PhantomData }
+    ForceGuard(KeyScope::open(KeyChange::Force(sets)))
 }
 
 /// Excludes the autograd keys, so that calls are not recorded for gradients.
@@ -102,38 +147,9 @@ pub fn below_ad_inplace_or_view() -> ExcludeGuard {
     exclude(AUTOGRAD_AND_INPLACE_KEYS)
 }
 
-/// Adds a key to the excluded set, or removes it. The caller restores it. The key must not exist per backend.
-pub(crate) fn set_excluded(key: DispatchKey, is_excluded: bool) {
-    let (mut local, key) = (LOCAL.get(), KeySet::of(key));
-    local.excluded = if is_excluded { local.excluded | key } else { without(local.excluded, key) };
-    LOCAL.set(local);
-}
-
 /// The bits of `keys` that are not in `present`. Unlike the difference of key sets, this removes backend bits too.
 fn without(keys: KeySet, present: KeySet) -> KeySet {
     KeySet::from_bits(keys.bits() & !present.bits())
-}
-
-impl Drop for IncludeGuard {
-    fn drop(&mut self) {
-        let mut local = LOCAL.get();
-        local.included = without(local.included, self.added);
-        LOCAL.set(local);
-    }
-}
-
-impl Drop for ExcludeGuard {
-    fn drop(&mut self) {
-        let mut local = LOCAL.get();
-        local.excluded = without(local.excluded, self.added);
-        LOCAL.set(local);
-    }
-}
-
-impl Drop for ForceGuard {
-    fn drop(&mut self) {
-        LOCAL.set(self.saved);
-    }
 }
 
 /// Whether this thread is tracing.
