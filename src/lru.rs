@@ -39,6 +39,12 @@ impl<K, V> Lru<K, V> {
         self.entries.len()
     }
 
+    /// Forgets all entries.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        (self.oldest, self.newest) = (NONE, NONE);
+    }
+
     /// All entries, the one used last first.
     pub(crate) fn by_use(&self) -> impl Iterator<Item = (&K, &V)> {
         let entry = |at: usize| self.entries.get_index(at);

@@ -12,6 +12,7 @@ use super::backoff::{Costs, Waited};
 use super::entry::Entry;
 use super::guard::Guard;
 use super::options::NewTypes;
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::error::{NotCaptured, Reason};
 use crate::lru::Lru;
 use crate::tensor::handle::Tensor;
@@ -69,6 +70,8 @@ pub(super) struct Cells {
     by_guard: Lru<Guard, Arc<Cell>>,
     counts: Counts,
     breaks: Vec<Break>,
+    /// The generation of the operators that the functions were captured with.
+    generation: u64,
     /// Why the last call ran eagerly, if its cell does not say so.
     inline: Option<Reason>,
     /// Whether the last call ran in segments.
@@ -94,6 +97,7 @@ impl Cells {
             by_guard: Lru::new(capacity),
             counts: Counts::default(),
             breaks: Vec::new(),
+            generation: 0,
             inline: None,
             ran_deferred: false,
             has_kept: false,
@@ -103,6 +107,7 @@ impl Cells {
 
     /// The cell for inputs of these types. If there is none it is added, unless `frozen` and the cache is not empty.
     pub(super) fn find(&mut self, inputs: &Flat, frozen: bool) -> Found {
+        self.follow_registrations();
         self.counts.calls += 1;
         self.inline = None;
         self.ran_deferred = false;
@@ -122,9 +127,21 @@ impl Cells {
         Found::Cell(cell)
     }
 
+    /// Forgets what was captured if kernels were registered or undone since: a graph would call the old ones.
+    #[inline]
+    fn follow_registrations(&mut self) {
+        let now = Dispatcher::global().generation();
+        if self.generation != now {
+            self.generation = now;
+            self.by_guard.clear();
+            self.breaks.clear();
+        }
+    }
+
     /// The cell of the last call, if its guard and conditions hold for these tensors and `runs` accepts its entry. Then
     /// the call is counted as a hit.
     pub(super) fn repeated(&mut self, inputs: &[&Tensor], runs: impl FnOnce(&Entry) -> bool) -> Option<Arc<Cell>> {
+        self.follow_registrations();
         let cell = self.by_guard.last_put_if(|guard| guard.holds_of_tensors(inputs))?;
         let cell = cell.known(inputs)?;
         if !cell.entry().is_some_and(runs) {

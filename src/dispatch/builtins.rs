@@ -1,10 +1,11 @@
-//! The built-in operators of this process, registered at the first call.
+//! The built-in operators of this process, registered at the first call or the first look at the registry.
 //!
 //! The floors above the dispatcher define them: `ops` the operators and the kernels of backends, `autograd` and
 //! `transforms` the kernels of their keys. Rust runs no code before `main`, so the first call triggers registration.
 //! The list of registering floors is therefore here: the only place where the dispatcher imports from floors above it.
 
 use crate::dispatch::cpu_fallback::cpu_fallback;
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::library::Library;
@@ -13,6 +14,7 @@ use crate::dispatch::schema::OperatorName;
 use crate::error::{Error, Result};
 use crate::ir::Op;
 use crate::{autograd, ops, transforms};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -52,16 +54,30 @@ impl Builtins {
     }
 }
 
+static BUILTINS: OnceLock<Result<Builtins>> = OnceLock::new();
+
+thread_local! {
+    /// Whether this thread is the one that registers them.
+    static IS_REGISTERING: Cell<bool> = const { Cell::new(false) };
+}
+
 #[inline]
 fn builtins() -> Result<&'static Builtins> {
-    static BUILTINS: OnceLock<Result<Builtins>> = OnceLock::new();
     BUILTINS.get_or_init(register).as_ref().map_err(Error::clone)
 }
 
-/// Registers the built-in operators now rather than at the first call, so that they can be looked up by name.
+/// Registers the built-in operators, unless they are there or this thread is about to. What went wrong is said by
+/// every call of one.
+pub(crate) fn complete() {
+    if BUILTINS.get().is_none() && !IS_REGISTERING.get() {
+        BUILTINS.get_or_init(register);
+    }
+}
+
+/// Registers the built-in operators now rather than at the first call or look-up.
 ///
 /// # Errors
-/// If operators of the same names are registered already.
+/// If two of them contradict each other, which is a broken invariant of this crate.
 pub fn load() -> Result<()> {
     builtins().map(|_| ())
 }
@@ -82,9 +98,13 @@ pub fn op_of(operator: &Operator) -> Option<Op> {
 
 fn register() -> Result<Builtins> {
     let mut builtins = Builtins::default();
-    for register in REGISTER {
-        register(&mut builtins)?;
+    IS_REGISTERING.set(true);
+    let registered = REGISTER.iter().try_for_each(|register| register(&mut builtins));
+    if registered.is_ok() {
+        Dispatcher::global().seal_builtins();
     }
+    IS_REGISTERING.set(false);
+    registered?;
     builtins.by_name = builtins.rows().map(|(op, operator)| (operator.name().clone(), op)).collect();
     Ok(builtins)
 }

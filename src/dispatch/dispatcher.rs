@@ -3,20 +3,30 @@
 //! Every change happens under one lock. It either succeeds, or leaves everything as it was. It returns a
 //! [`Registration`] that undoes it when dropped. Calls do not use the registry: they go through [`Operator`] handles.
 
+use crate::dispatch::builtins;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::set::N_SLOTS;
+use crate::dispatch::key::set::{KeySet, N_SLOTS};
 use crate::dispatch::operator::{Operator, Registered, Site};
 use crate::dispatch::schema::{OperatorName, Schema};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A registry of operators. Clones share it.
 #[derive(Clone)]
-pub struct Dispatcher(Arc<Mutex<State>>);
+pub struct Dispatcher(Arc<Registry>);
+
+struct Registry {
+    state: Mutex<State>,
+    /// How often a definition, kernel or fallback came or went.
+    generation: AtomicU64,
+    /// What `generation` was when the built-in operators were complete, and the last id of their registrations.
+    builtin: OnceLock<(u64, u64)>,
+}
 
 struct State {
     operators: HashMap<OperatorName, Operator>,
@@ -64,19 +74,46 @@ impl Default for Dispatcher {
 impl Dispatcher {
     /// An empty registry, separate from the global one.
     pub fn new() -> Dispatcher {
-        Dispatcher(Arc::new(Mutex::new(State {
+        let state = State {
             operators: HashMap::new(),
             fallbacks: vec![const { None }; N_SLOTS],
             namespaces: HashMap::new(),
             listeners: Vec::new(),
             next_id: 0,
-        })))
+        };
+        let (generation, builtin) = (AtomicU64::new(0), OnceLock::new());
+        Dispatcher(Arc::new(Registry { state: Mutex::new(state), generation, builtin }))
     }
 
-    /// The registry of this process.
+    /// The registry of this process, with the built-in operators: they are registered before anybody sees it.
     pub fn global() -> &'static Dispatcher {
         static GLOBAL: OnceLock<Dispatcher> = OnceLock::new();
+        builtins::complete();
         GLOBAL.get_or_init(Dispatcher::new)
+    }
+
+    /// How often a definition, kernel or fallback was registered or undone: whoever relies on a registration looks
+    /// again when this has changed.
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Notes that all registered so far is built in.
+    pub(crate) fn seal_builtins(&self) {
+        let last_id = self.state().next_id;
+        self.0.builtin.get_or_init(|| (self.generation(), last_id));
+    }
+
+    /// Whether a call of a built-in operator with these keys may meet a kernel that was registered from outside.
+    pub(crate) fn is_overridden(&self, operator: &Operator, keys: KeySet) -> bool {
+        let Some(&(generation, last_id)) = self.0.builtin.get() else { return false };
+        if self.generation() == generation {
+            return false;
+        }
+        let is_newer = |fallback: &Option<Registered>| fallback.as_ref().is_some_and(|fallback| fallback.id > last_id);
+        let state = self.state();
+        let fallback = |key: &DispatchKey| key.slot().is_some_and(|slot| is_newer(&state.fallbacks[slot]));
+        keys.iter().any(|key| fallback(&key)) || operator.has_newer_kernel(last_id, keys)
     }
 
     /// The operator of that name, whether it is defined or not.
@@ -246,12 +283,18 @@ impl Dispatcher {
     }
 
     fn registration(&self, undo: Undo) -> Registration {
+        self.note_change();
         Registration { dispatcher: self.clone(), undo }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave a change half made.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        // Nothing panics between the first and the last step of a change.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a change, which is complete by now.
+    fn note_change(&self) {
+        self.0.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     fn undo_definition(&self, name: &OperatorName) {
@@ -329,6 +372,7 @@ impl Drop for Registration {
                 drop(removed);
             }
         }
+        dispatcher.note_change();
     }
 }
 

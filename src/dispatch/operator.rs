@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "slots of the dispatch table are read without a lock")]
 
 use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::alias::includes;
 use crate::dispatch::key::dispatch_key::{Backend, DispatchKey};
 use crate::dispatch::key::set::{KeySet, N_SLOTS, RUNTIME_KEYS};
 use crate::dispatch::schema::{OperatorName, Schema};
@@ -235,6 +236,17 @@ impl Operator {
     /// Whether a kernel is registered to exactly this runtime or alias key.
     pub fn has_kernel_for(&self, key: DispatchKey) -> bool {
         lock(&self.0.registrations).kernels.get(key).is_some()
+    }
+
+    /// Whether a kernel with an id above `last_id` is registered for one of these keys.
+    pub(crate) fn has_newer_kernel(&self, last_id: u64, keys: KeySet) -> bool {
+        let registrations = lock(&self.0.registrations);
+        let serves = |registered: DispatchKey| match registered.is_alias() {
+            true => keys.iter().any(|key| includes(registered, key)),
+            false => keys.has(registered),
+        };
+        let mut lists = registrations.kernels.0.iter();
+        lists.any(|(key, list)| list.last().is_some_and(|active| active.id > last_id) && serves(*key))
     }
 
     /// The current registrations as text: the definition, then kernels by key, the active one first.

@@ -24,6 +24,13 @@ NotCaptured {
     }
         "no_decomposition" => "{op} has no row in the op table and no decomposition";
         "register the operator as a composite of others, or call it outside the compiled function";
+    /// A built-in operator has a kernel that was registered from outside.
+    OverriddenKernel {
+        /// The operator.
+        op: Box<str>,
+    }
+        "overridden_kernel" => "{op} has a kernel that was registered from outside, which a graph does not call";
+        "nothing, if the kernel is to be called; it runs between the compiled segments";
     /// A function with a user-defined derivative is called where gradients are recorded.
     CustomFunction {
         /// The function.

@@ -17,6 +17,7 @@ mod kernel_cache;
 mod kernels;
 mod out_of_memory;
 mod refusals;
+mod registration;
 mod small_calls;
 mod tier_up;
 #[path = "../common/values.rs"]

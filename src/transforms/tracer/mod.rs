@@ -12,12 +12,14 @@
 
 use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::builtins::op_of;
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 pub use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::key::local::{exclude, include};
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::rows::unpack;
+use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{DType, TensorType};
@@ -183,14 +185,21 @@ pub(crate) fn on_extent(number: &Tensor, count: usize) {
 /// If the call cannot be recorded, or if the kernel below fails.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
-    if copy_operator().is_ok_and(|copy| copy.name() == operator.name()) {
-        return write(operator, below, stack);
-    }
-    let Some(op) = op_of(operator) else {
-        return pass(operator, below, stack);
-    };
-    let (tensors, attrs) = unpack(op, stack)?;
     let name = || operator.name().to_string().into();
+    let is_copy = copy_operator().is_ok_and(|copy| copy.name() == operator.name());
+    let op = op_of(operator);
+    if op.is_none() && !is_copy {
+        return match operator.slot(below.highest()).source {
+            // A composite: its parts are recorded.
+            Source::Math => operator.redispatch_boxed(below, stack),
+            _ => opaque(operator, below, stack, NotCaptured::NoDecomposition { op: name() }),
+        };
+    }
+    if Dispatcher::global().is_overridden(operator, below) {
+        return opaque(operator, below, stack, NotCaptured::OverriddenKernel { op: name() });
+    }
+    let Some(op) = op else { return write(operator, below, stack) };
+    let (tensors, attrs) = unpack(op, stack)?;
     if is_deferred() {
         let is_elsewhere = below.has(DispatchKey::CUDA).then(|| NotCaptured::OtherDevice { op: name() });
         let declined = is_elsewhere.map_or_else(|| deferred::prepare(operator, &tensors, None), |why| Ok(Some(why)))?;
@@ -276,18 +285,14 @@ pub(crate) fn on_function(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// An operator that is no row. A composite operator is passed on. A kernel of its own cannot be traced: a graph break.
-fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
-    let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
-    let why = || NotCaptured::NoDecomposition { op: operator.name().to_string().into() };
-    if !composite && is_deferred() {
-        return deferred::run_eagerly(operator, below, stack, why());
+/// A call of a kernel that no graph holds: it breaks the trace, or runs between two segments.
+fn opaque(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
+    if is_deferred() {
+        return deferred::run_eagerly(operator, below, stack, why);
     }
-    if !composite {
-        let reason = Reason::from(why());
-        if with_recording(|recording| recording.give_up(reason.clone())).is_some() {
-            return Err(Error::NotImplemented { op: operator.name().to_string(), what: reason.to_string() });
-        }
+    let reason = Reason::from(why);
+    if with_recording(|recording| recording.give_up(reason.clone())).is_some() {
+        return Err(Error::NotImplemented { op: operator.name().to_string(), what: reason.to_string() });
     }
     operator.redispatch_boxed(below, stack)
 }
