@@ -23,6 +23,7 @@ mod row;
 mod saved;
 mod transfer;
 mod views;
+mod without_derivative;
 
 pub use crate::dispatch::key::grad_mode::{
     GradGuard, InferenceGuard, enable_grad, inference_mode, is_grad_enabled, is_inference_mode, no_grad,
@@ -175,5 +176,20 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     recorded.impl_("aten::copy_", Kernel::typed(kernel::copy_kernel))?;
     views.impl_("aten::copy_", Kernel::typed(inplace_or_view::copy_kernel))?;
     builtins.libraries.extend([recorded, views]);
+    for key in FALLBACK_KEYS {
+        let mut library = Library::impl_block("_", key)?;
+        let kernel = Kernel::boxed(without_derivative::fallback).when_any(without_derivative::is_wanted);
+        library.fallback(kernel.named("without_derivative"))?;
+        builtins.libraries.push(library);
+    }
     Ok(())
 }
+
+/// The Autograd keys of devices that operators without a derivative may run on.
+const FALLBACK_KEYS: [DispatchKey; 5] = [
+    DispatchKey::AutogradOther,
+    DispatchKey::AutogradCPU,
+    DispatchKey::AutogradCUDA,
+    DispatchKey::AutogradMeta,
+    DispatchKey::AutogradPrivateUse1,
+];

@@ -39,6 +39,14 @@ impl Operator {
     #[inline]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
+        if let Some(kernel) = self.kernel(keys)
+            && let Some(wants) = kernel.wants()
+            && !arguments.any_tensor(wants)
+        {
+            // What the kernel would do, without values on a stack.
+            let below = keys - KeySet::of(keys.highest());
+            return self.redispatch(below & self.mask(below), arguments);
+        }
         self.redispatch(keys, arguments)
     }
 

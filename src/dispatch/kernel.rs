@@ -28,6 +28,7 @@ pub struct Kernel {
     typed: Option<Typed>,
     row: Option<RowFn>,
     condition: Option<Condition>,
+    wants: Option<fn(&Tensor) -> bool>,
 }
 
 /// The kernel of a row of the op table. It takes tensors and other arguments separately, like [`super::rows::call`].
@@ -59,7 +60,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None }
+        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None, wants: None }
     }
 
     /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
@@ -71,6 +72,11 @@ impl Kernel {
     pub(crate) fn of_row(op: Op, function: RowFn) -> Kernel {
         let boxed = move |operator: &Operator, keys: KeySet, stack: &mut Stack| {
             let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
+            let (expected, found) = (schema.arguments.len(), stack.len());
+            if found != expected {
+                let what = format!("expected {expected} argument(s) on the stack but found {found}");
+                return Err(Error::argument(op.name(), what));
+            }
             let (tensors, attrs) = unpack(op, schema, stack)?;
             let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
             let result = function(op, keys, &tensors, &attrs)?;
@@ -93,6 +99,18 @@ impl Kernel {
         self
     }
 
+    /// The same kernel for calls alone one of whose tensors is of this kind. It does nothing for the others.
+    pub(crate) fn when_any(mut self, test: fn(&Tensor) -> bool) -> Kernel {
+        self.wants = Some(test);
+        self
+    }
+
+    /// Which tensors it is for, if not for all.
+    #[inline]
+    pub(crate) fn wants(&self) -> Option<fn(&Tensor) -> bool> {
+        self.wants
+    }
+
     /// The condition given to [`Kernel::when`].
     #[inline]
     pub(crate) fn condition(&self) -> Option<Condition> {
@@ -101,12 +119,19 @@ impl Kernel {
 
     /// The fallthrough kernel: calls skip its key.
     pub fn fallthrough() -> Kernel {
-        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None, condition: None }
+        Kernel {
+            name: "fallthrough".into(),
+            body: Body::Fallthrough,
+            typed: None,
+            row: None,
+            condition: None,
+            wants: None,
+        }
     }
 
     /// The invalid kernel, which stands for a missing registration.
     pub fn invalid() -> Kernel {
-        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None }
+        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None, wants: None }
     }
 
     /// The kernel of an `AutogradOther` slot that two kernels claim.
@@ -117,6 +142,7 @@ impl Kernel {
             typed: None,
             row: None,
             condition: None,
+            wants: None,
         }
     }
 
@@ -291,6 +317,7 @@ macro_rules! function_kernels {
                     }),
                     row: None,
                     condition: None,
+                    wants: None,
                 }
             }
         }

@@ -56,20 +56,17 @@ pub trait CallArg<'a>: Sized {
     /// The argument under the type that kernels take.
     fn into_ref(self) -> <Self::Kind as ArgKind>::Ref<'a>;
 
-    /// The keys of the tensors inside.
-    #[inline]
-    fn key_set(&self) -> KeySet {
-        KeySet::EMPTY
-    }
+    /// The tensors inside.
+    fn tensors(&self) -> impl Iterator<Item = &Tensor>;
 }
 
 /// Declares argument types.
 ///
 /// Grammar of a row: `'a, type under that lifetime => static name, schema type, |value| from a value, |argument| to a
-/// value, |argument| key set;`.
+/// value, |argument| tensors inside;`.
 macro_rules! arguments {
     ($($life:lifetime, $ty:ty => $kind:ty, $schema:expr,
-        |$v:ident| $from:expr, |$a:ident| $into:expr, |$k:ident| $keys:expr;)*) => {$(
+        |$v:ident| $from:expr, |$a:ident| $into:expr, |$t:ident| $tensors:expr;)*) => {$(
         impl ArgKind for $kind {
             type Ref<$life> = $ty;
 
@@ -95,9 +92,9 @@ macro_rules! arguments {
             }
 
             #[inline]
-            fn key_set(&self) -> KeySet {
-                let $k = self;
-                $keys
+            fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+                let $t = self;
+                $tensors
             }
         }
     )*};
@@ -109,12 +106,12 @@ macro_rules! plain_arguments {
         arguments! {$(
             $life, $ty => $kind, $schema,
                 |value| if let $pattern = value { Some($out) } else { None },
-                |$a| $into, |_unused| KeySet::EMPTY;
+                |$a| $into, |_unused| std::iter::empty();
             $life, Option<$ty> => Option<$kind>, $schema.optional(),
                 |value| {
                     if let Value::None = value { Some(None) } else { <$kind as ArgKind>::from_value(value).map(Some) }
                 },
-                |argument| argument.map_or(Value::None, |$a| $into), |_unused| KeySet::EMPTY;
+                |argument| argument.map_or(Value::None, |$a| $into), |_unused| std::iter::empty();
         )*}
     };
 }
@@ -122,23 +119,23 @@ macro_rules! plain_arguments {
 arguments! {
     'a, &'a Tensor => &'static Tensor, Type::Tensor,
         |value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None },
-        |argument| Value::Tensor(argument.clone()), |argument| Tensor::key_set(argument);
+        |argument| Value::Tensor(argument.clone()), |argument| std::iter::once(*argument);
     'a, Option<&'a Tensor> => Option<&'static Tensor>, Type::Tensor.optional(),
         |value| if let Value::None = value { Some(None) } else { <&Tensor>::from_value(value).map(Some) },
         |argument| argument.map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
-        |argument| key_set_of(argument.iter().copied());
+        |argument| argument.iter().copied();
     'a, &'a [Tensor] => &'static [Tensor], Type::Tensor.list(),
         |value| if let Value::TensorList(tensors) = value { Some(tensors) } else { None },
-        |argument| Value::TensorList(argument.to_vec()), |argument| key_set_of(*argument);
+        |argument| Value::TensorList(argument.to_vec()), |argument| argument.iter();
     'a, &'a [Option<Tensor>] => &'static [Option<Tensor>], Type::Tensor.optional().list(),
         |value| if let Value::OptionalTensorList(tensors) = value { Some(tensors) } else { None },
-        |argument| Value::OptionalTensorList(argument.to_vec()), |argument| key_set_of(argument.iter().flatten());
+        |argument| Value::OptionalTensorList(argument.to_vec()), |argument| argument.iter().flatten();
     'a, &'a Generator => &'static Generator, Type::Generator,
         |value| if let Value::Object(object) = value { object.downcast_ref::<Generator>() } else { None },
-        |argument| Value::from(argument), |_unused| KeySet::EMPTY;
+        |argument| Value::from(argument), |_unused| std::iter::empty();
     'a, Option<&'a Generator> => Option<&'static Generator>, Type::Generator.optional(),
         |value| if let Value::None = value { Some(None) } else { <&Generator>::from_value(value).map(Some) },
-        |argument| argument.map_or(Value::None, Value::from), |_unused| KeySet::EMPTY;
+        |argument| argument.map_or(Value::None, Value::from), |_unused| std::iter::empty();
 }
 
 plain_arguments! {
@@ -256,6 +253,9 @@ pub trait Args<'a>: Sized {
     /// The union of the arguments' keys.
     fn key_set(&self) -> KeySet;
 
+    /// Whether `test` holds for one of the tensors among the arguments.
+    fn any_tensor(&self, test: impl Fn(&Tensor) -> bool) -> bool;
+
     /// Calls a kernel.
     fn apply<R: Returns>(self, function: &Self::Function<R>, keys: KeySet) -> Result<R>;
 
@@ -273,7 +273,14 @@ macro_rules! argument_tuples {
             #[inline]
             fn key_set(&self) -> KeySet {
                 let ($($a,)*) = self;
-                KeySet::EMPTY $(| $a.key_set())*
+                KeySet::EMPTY $(| key_set_of($a.tensors()))*
+            }
+
+            #[inline]
+            fn any_tensor(&self, test: impl Fn(&Tensor) -> bool) -> bool {
+                let ($($a,)*) = self;
+                let _used = &test;
+                false $(|| $a.tensors().any(&test))*
             }
 
             #[inline]

@@ -121,3 +121,46 @@ fn n133_out_is_replaced_by_the_result() {
     assert_eq!(trace.graph[exp.args[0]].op().map(|op| op.name()), Some("add"), "{}", trace.graph);
     assert!(trace.written.is_empty());
 }
+
+/// Registers `own_<name>::cube`, which has a kernel for the CPU and no derivative.
+fn cube(name: &str) -> (opfuse::dispatch::Library, opfuse::dispatch::Operator) {
+    use opfuse::dispatch::{DispatchKey, Dispatcher, Library};
+    let mut library = Library::def_block(&format!("own_{name}")).expect("the name is used once");
+    library.def("cube(Tensor x) -> Tensor").expect("it is a schema");
+    let kernel = |x: &Tensor| x * x * x;
+    library.impl_for("cube", DispatchKey::CPU, kernel).expect("the signature fits");
+    let operator = Dispatcher::global().lookup(&format!("own_{name}::cube")).expect("it is defined");
+    (library, operator)
+}
+
+#[test]
+fn an_operator_without_derivative_does_not_end_the_history_silently() {
+    let (_library, cube) = cube("history");
+    let x = Tensor::from_slice(&[2.0f32], &[1]).expect("it is small");
+    x.set_requires_grad(true).expect("a leaf");
+    let cubed = |x: &Tensor| cube.call::<(&Tensor,), Tensor>((x,)).expect("it computes");
+    let result = cubed(&x);
+    assert!(result.requires_grad() && !result.is_leaf());
+    let sum = x.square().and_then(|square| square.add(&result)).expect("the shapes fit");
+    let error = sum.backward().expect_err("cube has no derivative").to_string();
+    assert!(error.contains("own_history::cube") && error.contains("no derivative"), "{error}");
+    // Boxed calls are recorded alike.
+    let boxed = cube.invoke(vec![Value::Tensor(x.clone())], vec![]).expect("it computes");
+    assert!(matches!(&boxed[0], Value::Tensor(result) if result.requires_grad()));
+}
+
+#[test]
+fn an_operator_without_derivative_records_nothing_where_no_gradient_is_wanted() {
+    let (_library, cube) = cube("quiet");
+    let cubed = |x: &Tensor| cube.call::<(&Tensor,), Tensor>((x,)).expect("it computes");
+    let x = Tensor::from_slice(&[2.0f32], &[1]).expect("it is small");
+    assert!(!cubed(&x).requires_grad());
+    x.set_requires_grad(true).expect("a leaf");
+    assert!(!cubed(&x.detach().expect("a view")).requires_grad());
+    let quiet = opfuse::autograd::no_grad();
+    assert!(!cubed(&x).requires_grad());
+    drop(quiet);
+    let sum = x.square().and_then(|square| square.add(cubed(&x.detach()?))).expect("the shapes fit");
+    sum.backward().expect("a part without history takes no gradient");
+    assert_eq!(x.grad().map(|grad| grad.to_vec::<f32>()), Some(Ok(vec![4.0])));
+}
