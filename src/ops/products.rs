@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ir::shape::broadcast;
 use crate::ir::{Attr, DType, Op, Scalar};
 use crate::ops::products;
+use crate::ops::reshaping::unsafe_view;
 use crate::tensor::handle::Tensor;
 
 /// Products that are one row of the op table.
@@ -156,14 +157,14 @@ pub(crate) fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if left.dtype() == right.dtype() && matches!(left.dtype(), DType::F32 | DType::F64) {
         return left.mul(right)?.sum_all();
     }
-    left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?.view(())
+    unsafe_view(&left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?, &[])
 }
 
 pub(crate) fn mv(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
     if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() {
         return Err(mismatch("mv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
     }
-    matrix.mm(&vector.unsqueeze(1)?)?.squeeze(1)
+    unsafe_view(&matrix.mm(&vector.unsqueeze(1)?)?, &matrix.sizes()[..1])
 }
 
 pub(crate) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
@@ -179,7 +180,7 @@ pub(crate) fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scala
         return Err(mismatch("addmv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
     }
     let column = if term.dim() == 0 { term.clone() } else { term.unsqueeze(1)? };
-    column.addmm_scaled(matrix, &vector.unsqueeze(1)?, beta, alpha)?.squeeze(1)
+    unsafe_view(&column.addmm_scaled(matrix, &vector.unsqueeze(1)?, beta, alpha)?, &matrix.sizes()[..1])
 }
 
 pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
@@ -194,7 +195,7 @@ pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     match (left.dim(), right.dim()) {
         (1, 1) => left.dot(right),
         (2, 1) => left.mv(right),
-        (1, 2) => left.unsqueeze(0)?.mm(right)?.squeeze(0),
+        (1, 2) => unsafe_view(&left.unsqueeze(0)?.mm(right)?, &right.sizes()[1..]),
         (2, 2) => left.mm(right),
         (3.., 1 | 2) if folds(left) || is_recorded(left, right) => fold(left, right),
         (3.., 3..)
@@ -234,7 +235,7 @@ pub(crate) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> 
         Some(outer) if input.dim() >= 2 && folds(input) => {
             let (rows, inner) = rows_of(input);
             let sum = bias.addmm(&input.view(&[rows, inner][..])?, &weight)?;
-            sum.view(&[&input.sizes()[..input.dim() - 1], &[outer]].concat()[..])
+            unsafe_view(&sum, &[&input.sizes()[..input.dim() - 1], &[outer]].concat())
         }
         Some(_) | None => input.matmul(&weight)?.add(bias),
     }
@@ -271,9 +272,9 @@ fn fold(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let outer = &left.sizes()[..left.dim() - 1];
     let matrix = left.reshape(&[rows, inner][..])?;
     if right.dim() == 1 {
-        return matrix.mv(right)?.view(outer);
+        return unsafe_view(&matrix.mv(right)?, outer);
     }
-    matrix.mm(right)?.view(&[outer, &right.sizes()[1..]].concat()[..])
+    unsafe_view(&matrix.mm(right)?, &[outer, &right.sizes()[1..]].concat())
 }
 
 /// Both sides expanded to the common batch and folded to 3 dims.
@@ -297,7 +298,7 @@ fn batched(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if !right_is_column {
         sizes.push(right_matrix[1]);
     }
-    product.view(&sizes[..])
+    unsafe_view(&product, &sizes)
 }
 
 fn mismatch(op: &str, left: &Tensor, right: &Tensor, hint: &str) -> Error {

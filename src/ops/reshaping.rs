@@ -10,6 +10,12 @@ use crate::ir::{Attr, MemoryFormat, Op};
 use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
 
+/// As [`Tensor::view`], of a tensor that nobody else holds: the result is no view, so it may be written in place
+/// wherever its operand might be.
+pub(crate) fn unsafe_view(x: &Tensor, sizes: &[usize]) -> Result<Tensor> {
+    call(Op::UnsafeView, &[x], &[Attr::ints(Dims::from(sizes).as_slice())])
+}
+
 /// Other sizes.
 impl Tensor {
     /// The same elements in the same order under other sizes: a view if strides can express it, else a copy.
@@ -23,7 +29,7 @@ impl Tensor {
         }
         // Nobody else holds the copy: the result is no view.
         let copy = call(Op::Clone, &[self], &[MemoryFormat::Contiguous.into()])?;
-        call(Op::UnsafeView, &[&copy], &[Attr::ints(Dims::from(&sizes[..]).as_slice())])
+        unsafe_view(&copy, &sizes)
     }
 
     /// The dims from `start` to `end`, both included, as one; a 0-dim tensor gets one dim. See [`Tensor::reshape`].
