@@ -235,8 +235,8 @@ impl Value {
         }
     }
 
-    /// Converts the value to type `ty`. An integer becomes a float or a scalar, one number a list of fixed length, and
-    /// a list of tensors a list of optional tensors.
+    /// Converts the value to type `ty`. An integer becomes a float or a scalar, a number a tensor that takes part in
+    /// promotion as a number, one number a list of fixed length, and a list of tensors a list of optional tensors.
     pub fn coerce(self, ty: &Type) -> Option<Value> {
         if self.fits(ty) {
             return Some(self);
@@ -250,6 +250,11 @@ impl Value {
             (Type::Scalar, Value::Int(number)) => Value::Scalar(Scalar::Int(number)),
             (Type::Scalar, Value::Float(number)) => Value::Scalar(Scalar::Float(number)),
             (Type::Scalar, Value::Bool(flag)) => Value::Scalar(Scalar::Bool(flag)),
+            // A number for a tensor takes part in promotion as a number.
+            (Type::Tensor, Value::Int(number)) => Value::Tensor(Tensor::number(number).ok()?),
+            (Type::Tensor, Value::Float(number)) => Value::Tensor(Tensor::number(number).ok()?),
+            (Type::Tensor, Value::Bool(flag)) => Value::Tensor(Tensor::number(flag).ok()?),
+            (Type::Tensor, Value::Scalar(number)) => Value::Tensor(Tensor::number(number).ok()?),
             (Type::List(element, _), value) => return value.coerce_list(element, ty),
             (_, _) => return None,
         })

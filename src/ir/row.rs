@@ -15,6 +15,8 @@ use super::shape::Layout;
 use super::types::TensorType;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
+use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 /// One row: the whole declaration of an op.
 pub struct Row {
@@ -227,7 +229,24 @@ impl Op {
     /// # Errors
     /// If the op does not take these operands or arguments.
     pub fn infer(self, args: &[&TensorType], attrs: &[Attr]) -> Result<TensorType> {
-        (self.row().infer)(&Call { op: self, args, attrs })
+        let call = Call { op: self, args, attrs };
+        let arity = self.arity();
+        if !arity.contains(&args.len()) {
+            let (least, most, found) = (arity.start(), arity.end(), args.len());
+            let expected = match (least == most, *most == usize::MAX) {
+                (true, _) => format!("{least}"),
+                (false, true) => format!("{least} or more"),
+                (false, false) => format!("{least} to {most}"),
+            };
+            return Err(Error::argument(call.name(), format!("takes {expected} tensors, but {found} were given")));
+        }
+        (self.row().infer)(&call)
+    }
+
+    /// How many tensor operands it takes, by its schema: optional ones may be left out, and a list is any number.
+    pub fn arity(self) -> RangeInclusive<usize> {
+        static ARITIES: OnceLock<Vec<RangeInclusive<usize>>> = OnceLock::new();
+        ARITIES.get_or_init(|| Op::ALL.iter().map(|op| arity_of(&op.schema())).collect())[self as usize].clone()
     }
 
     /// The scalar body of a pointwise op on operands of these types. It converts operands to the dtype of the
@@ -388,4 +407,20 @@ impl Rule {
             Rule::Cast => plain(ToCopy::read(attrs).dtype.unwrap_or(args[0].dtype)),
         }
     }
+}
+
+/// How many tensors a call of this schema takes.
+fn arity_of(schema: &str) -> RangeInclusive<usize> {
+    let arguments =
+        schema.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ->")).map_or("", |(inner, _)| inner);
+    let (mut least, mut most) = (0usize, 0usize);
+    for argument in arguments.split(", ").filter(|argument| argument.starts_with("Tensor")) {
+        let ty = argument.split_once(' ').map_or(argument, |(ty, _)| ty);
+        match ty {
+            _ if ty.ends_with(']') => most = usize::MAX,
+            _ if ty.ends_with('?') => most = most.saturating_add(1),
+            _ => (least, most) = (least + 1, most.saturating_add(1)),
+        }
+    }
+    least..=most
 }

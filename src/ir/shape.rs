@@ -229,7 +229,8 @@ impl Layout {
         let mut out = self.clone();
         out.offset += start * self.strides[dim];
         out.sizes[dim] = end.saturating_sub(start).div_ceil(step);
-        out.strides[dim] *= step;
+        // A step of more than the address space leaves one element, whose stride is never taken.
+        out.strides[dim] = out.strides[dim].saturating_mul(step);
         out
     }
 

@@ -1,4 +1,8 @@
-//! Programs as data: their text, their plans as text, the algebraic rules, and how exact the scalar functions are.
+//! Programs as data: their text, their plans as text, the algebraic rules, how exact the scalar functions are, and calls
+//! that nobody would write.
 
+mod absurd;
 mod graph_text;
 mod math_accuracy;
+#[path = "../common/values.rs"]
+mod values;
