@@ -1,5 +1,5 @@
-//! Calls that nobody would write: any number of operands of any type, attributes of any kind. Inference refuses them
-//! with an error or gives a type; what it takes is decomposed, goes through the passes, and is planned. Nothing panics.
+//! Absurd calls: any number of operands of any type, attributes of any kind. Inference refuses them with an error or
+//! gives a type. What it accepts is decomposed, goes through the passes, and is planned. Nothing panics.
 
 use crate::values::Numbers;
 use opfuse::internals::fusion::{Options, plan};
@@ -27,7 +27,7 @@ fn operand(numbers: &mut Numbers) -> TensorType {
         sizes.iter_mut().for_each(|size| *size = (*size).min(4));
     }
     let dtype = numbers.pick(&DType::ALL);
-    let number = rank == 0 && numbers.next() % 4 == 0;
+    let number = rank == 0 && numbers.next().is_multiple_of(4);
     TensorType { number, ..TensorType::contiguous(dtype, &sizes) }
 }
 
@@ -36,13 +36,13 @@ fn attribute(numbers: &mut Numbers) -> Attr {
         0 => Attr::None,
         1 | 2 => Attr::Scalar(Scalar::Int(numbers.pick(INTS))),
         3 => Attr::Scalar(Scalar::Float(numbers.pick(FLOATS))),
-        4 => Attr::Scalar(Scalar::Bool(numbers.next() % 2 == 0)),
+        4 => Attr::Scalar(Scalar::Bool(numbers.next().is_multiple_of(2))),
         5 | 6 => {
             let n = numbers.next() % 5;
             Attr::Ints((0..n).map(|_| numbers.pick(INTS)).collect())
         }
         7 => Attr::DType(numbers.pick(&DType::ALL)),
-        _ if numbers.next() % 2 == 0 => Attr::MemoryFormat(numbers.pick(FORMATS)),
+        _ if numbers.next().is_multiple_of(2) => Attr::MemoryFormat(numbers.pick(FORMATS)),
         _ => Attr::Str(numbers.pick(WORDS).into()),
     }
 }
@@ -51,13 +51,13 @@ fn attribute(numbers: &mut Numbers) -> Attr {
 fn call(op: Op, seed: u64) -> Option<Graph> {
     let mut numbers = Numbers::new(seed);
     let arity = op.arity();
-    let fits = numbers.next() % 8 != 0;
+    let fits = !numbers.next().is_multiple_of(8);
     let n = if fits { (*arity.start()..=(*arity.end()).min(4)).count() as u64 } else { 6 };
     let first = if fits { *arity.start() as u64 } else { 0 };
     let n_operands = first + numbers.next() % n.max(1);
     let mut graph = Graph::new();
     let like = operand(&mut numbers);
-    let alike = numbers.next() % 2 == 0;
+    let alike = numbers.next().is_multiple_of(2);
     let args: Vec<_> =
         (0..n_operands).map(|_| graph.input(if alike { like.clone() } else { operand(&mut numbers) })).collect();
     let attrs: Attrs = (0..numbers.next() % 10).map(|_| attribute(&mut numbers)).collect();

@@ -1,5 +1,5 @@
-//! Programs as data: their text, their plans as text, the algebraic rules, how exact the scalar functions are, and calls
-//! that nobody would write.
+//! Programs as data: their text, their plans as text, the algebraic rules, how exact the scalar functions are, and
+//! absurd calls.
 
 mod absurd;
 mod graph_text;
