@@ -52,13 +52,10 @@ impl<K, V> Lru<K, V> {
         all.map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The value that was put in last, if its key is the one asked for. This looks at that key alone, without hashing.
-    pub(crate) fn last_put_if(&mut self, is_it: impl FnOnce(&K) -> bool) -> Option<&V> {
-        let (key, _) = self.entries.last()?;
-        if !is_it(key) {
-            return None;
-        }
-        self.used(self.entries.len() - 1)
+    /// The value that was used last, if its key is the one asked for. This looks at that key alone, without hashing.
+    pub(crate) fn newest_if(&self, is_it: impl FnOnce(&K) -> bool) -> Option<&V> {
+        let (key, entry) = self.entries.get_index(self.newest)?;
+        is_it(key).then_some(&entry.value)
     }
 
     /// The value of an entry, which is the newest from now on.
@@ -146,10 +143,10 @@ mod tests {
         Put(char, Option<char>),
         /// Looks a key up, and expects whether it is there.
         Get(char, bool),
-        /// Asks whether a key was put in last.
-        Last(char, bool),
+        /// Asks whether a key was used last.
+        Newest(char, bool),
     }
-    use Do::{Get, Last, Put};
+    use Do::{Get, Newest, Put};
 
     /// Values are their keys, followed by the number of the step that put them in.
     #[track_caller]
@@ -161,7 +158,7 @@ mod tests {
                 Get(key, there) => {
                     assert_eq!(map.get(&key).is_some_and(|value| value.0 == key), there, "step {number}")
                 }
-                Last(key, is) => assert_eq!(map.last_put_if(|last| *last == key).is_some(), is, "step {number}"),
+                Newest(key, is) => assert_eq!(map.newest_if(|newest| *newest == key).is_some(), is, "step {number}"),
             }
         }
         assert_eq!(map.by_use().map(|(key, _)| *key).collect::<String>(), by_use);
@@ -178,15 +175,15 @@ mod tests {
         check(&[Get('b', true), Get('b', true), Put('d', Some('a'))], "dbc");
         // A key that is there keeps its room, and its former value goes.
         check(&[Put('a', Some('a')), Put('d', Some('b'))], "dac");
-        // What was put in last is found without hashing, and used by that.
-        check(&[Get('a', true), Last('a', false), Last('c', true), Put('d', Some('b'))], "dca");
-        // It stays the last one where another entry moves into a gap.
-        check(&[Put('d', Some('a')), Last('d', true), Last('c', false)], "dcb");
+        // What was used last is found without hashing.
+        check(&[Get('a', true), Newest('a', true), Newest('c', false), Put('d', Some('b'))], "dac");
+        // It stays the newest where another entry moves into a gap.
+        check(&[Put('d', Some('a')), Newest('d', true), Newest('c', false)], "dcb");
     }
 
     #[test]
     fn there_may_be_room_for_one_or_none() {
-        check(0, &[Put('a', Some('a')), Get('a', false), Last('a', false), Put('a', Some('a'))], "");
+        check(0, &[Put('a', Some('a')), Get('a', false), Newest('a', false), Put('a', Some('a'))], "");
         check(1, &[Put('a', None), Put('b', Some('a')), Get('a', false), Get('b', true), Put('b', Some('b'))], "b");
     }
 

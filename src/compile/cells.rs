@@ -112,7 +112,7 @@ impl Cells {
         self.inline = None;
         self.ran_deferred = false;
         // Most calls have the same types as the last one.
-        if let Some(cell) = self.by_guard.last_put_if(|guard| guard.holds(inputs)).cloned() {
+        if let Some(cell) = self.by_guard.newest_if(|guard| guard.holds(inputs)).cloned() {
             return self.hit(&cell, inputs, frozen);
         }
         let guard = Guard::of(inputs);
@@ -142,7 +142,7 @@ impl Cells {
     /// the call is counted as a hit.
     pub(super) fn repeated(&mut self, inputs: &[&Tensor], runs: impl FnOnce(&Entry) -> bool) -> Option<Arc<Cell>> {
         self.follow_registrations();
-        let cell = self.by_guard.last_put_if(|guard| guard.holds_of_tensors(inputs))?;
+        let cell = self.by_guard.newest_if(|guard| guard.holds_of_tensors(inputs))?;
         let cell = cell.known(inputs)?;
         if !cell.entry().is_some_and(runs) {
             return None;
