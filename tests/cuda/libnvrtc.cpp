@@ -104,7 +104,7 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
     const std::string own = base + "." + std::to_string(getpid()) + "." + std::to_string((size_t)program);
     std::ofstream(own + ".cpp") << text;
     const std::string command = "g++ " OPTIONS " -I '" + folder + "' -o '" + own + ".so' '" + own + ".cpp' -L '" + folder +
-                                "' -l:libcuda.so.1 2> '" + own + ".log'";
+                                "' -l:libcuda.so.1 -lgcc -lm -lc 2> '" + own + ".log'";
     const int status = system(command.c_str());
     program->log = read(own + ".log");
     unlink((own + ".cpp").c_str());
