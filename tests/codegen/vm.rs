@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "launches take raw pointers")]
 
+use crate::effort::seeds;
 use opfuse::DType;
 use opfuse::internals::codegen::fold::FoldValue;
 use opfuse::internals::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
@@ -475,10 +476,7 @@ fn run_blocks(program: &VmProgram, geometry: &Geometry, pointers: Pointers<'_>, 
 
 #[test]
 fn random_kernels_have_the_interpreters_bits() {
-    let number =
-        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let first = number("OPFUSE_TEST_SEED", 0);
-    (first..first + number("OPFUSE_TEST_CASES", 150)).for_each(check);
+    seeds(150, 1500).for_each(check);
 }
 
 /// Rows with so many partial results that each is finished before the next begins.

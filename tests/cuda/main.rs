@@ -11,6 +11,8 @@ mod compiled;
 mod cublaslt;
 mod cublaslt_choice;
 mod driver;
+#[path = "../common/effort.rs"]
+mod effort;
 mod epilogues;
 mod failures;
 mod fakes;

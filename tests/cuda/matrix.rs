@@ -1,12 +1,13 @@
 //! Every op of the table, with every dtype that it takes and every layout of its operands, against the CPU by bits.
 //!
-//! Most of the time goes to g++. So by default an op has two layouts per dtype, and different ones for each dtype. All
-//! its calls are one graph, whose kernels are merged, and one call is eager. `OPFUSE_CUDA_MATRIX=full` has every
-//! layout, and each call alone, compiled and eager.
+//! Most of the time goes to g++. So in a short run an op has one layout per dtype, and a different one for each dtype.
+//! All its calls are one graph, whose kernels are merged, and one call is eager. `OPFUSE_TEST_LONG=1` has every layout,
+//! and each call alone too, compiled and eager.
 //!
 //! Routines may run on the CPU. Any other fallback is a failure.
 
 use crate::build::{Builder, Case};
+use crate::effort::is_long;
 use crate::fakes::{self, PARTS, expect_none, in_parts};
 use crate::graphs::{GPU, failure, moved};
 use crate::reference::{reference, same};
@@ -140,21 +141,19 @@ fn eager_failure(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn is_full() -> bool {
-    std::env::var("OPFUSE_CUDA_MATRIX").is_ok_and(|kind| kind == "full")
-}
-
-/// The calls of an op, by dtype and layout.
+/// The calls of an op, by dtype and layout. A short run has one layout per dtype, unless none of these is legal.
 fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
-    let mut calls = Vec::new();
-    for (at, &dtype) in DType::ALL.iter().enumerate() {
-        for (which, &place) in PLACES.iter().enumerate() {
-            if is_full() || (number + at) % (PLACES.len() / 2) == which % (PLACES.len() / 2) {
+    let all = |is_chosen: &dyn Fn(usize, usize) -> bool| {
+        let mut calls = Vec::new();
+        for (at, &dtype) in DType::ALL.iter().enumerate() {
+            for (_, &place) in PLACES.iter().enumerate().filter(|(which, _)| is_chosen(at, *which)) {
                 calls.extend(call(op, dtype, place).map(|case| (format!("{} of {dtype}, {place:?}", op.name()), case)));
             }
         }
-    }
-    calls
+        calls
+    };
+    let few = all(&|at, which| is_long() || (number + at) % PLACES.len() == which);
+    if few.is_empty() { all(&|_, _| true) } else { few }
 }
 
 /// Fallbacks to the CPU, except routines, which need not have a kernel.
@@ -178,7 +177,7 @@ fn part(part: usize) {
             let calls = calls(number, op);
             assert!(!calls.is_empty(), "no call of {} is legal", op.name());
             (n_calls, n_ops) = (n_calls + calls.len(), n_ops + 1);
-            if is_full() {
+            if is_long() {
                 for (name, case) in &calls {
                     check(name, failure(case));
                     check(name, eager_failure(case));
@@ -186,10 +185,10 @@ fn part(part: usize) {
             } else {
                 let (name, case) = &calls[number % calls.len()];
                 check(name, eager_failure(case));
-                let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
-                let names = names.join(", ");
-                check(&names, failure(&joined(calls.into_iter().map(|(_, case)| case).collect())));
             }
+            let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+            let names = names.join(", ");
+            check(&names, failure(&joined(calls.into_iter().map(|(_, case)| case).collect())));
         }
         let counts = counts();
         fakes::report(&format!(

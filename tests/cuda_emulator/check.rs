@@ -1,5 +1,6 @@
 //! Cases compared with the interpreter, by bits, under every schedule.
 
+use crate::effort::is_long;
 use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES, SITE};
 use crate::kernels::Case;
 use opfuse::internals::codegen::cuda::{Form, Index, Plan, Source};
@@ -7,6 +8,9 @@ use std::collections::HashMap;
 
 /// The number of cases that are compiled together.
 const TOGETHER: usize = 300;
+
+/// About how many cases of a list a short run has.
+const IN_SHORT_RUN: usize = 40;
 
 /// Cases with their names.
 #[derive(Default)]
@@ -84,13 +88,16 @@ impl Cases {
         self.cases.push(Named { name, case, source, plan, remainders, apart: 0 });
     }
 
-    /// Runs and compares all cases; reports that they were skipped where there is no compiler.
+    /// Runs and compares all cases, or some of a long list in a short run. Reports a skip where there is
+    /// no compiler.
     pub(crate) fn check(&self) {
         assert!(!self.cases.is_empty());
         if !emulator::is_available() {
             return;
         }
-        for cases in self.cases.chunks(TOGETHER) {
+        let step = if is_long() { 1 } else { self.cases.len().div_ceil(IN_SHORT_RUN) | 1 };
+        let cases: Vec<&Named> = self.cases.iter().step_by(step).collect();
+        for cases in cases.chunks(TOGETHER) {
             let program = compile(cases, |text| text);
             for schedule in SCHEDULES {
                 if let Err(why) = compare(cases, &program, schedule) {
@@ -106,18 +113,19 @@ impl Cases {
             return;
         }
         let [named] = &self.cases[..] else { panic!("one case") };
-        let answers = compile(&self.cases, mutate).run(SCHEDULES[0]).unwrap_or_else(|why| panic!("{why}"));
+        let answers = compile(&[named], mutate).run(SCHEDULES[0]).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(answers[0][named.case.inputs.len()], expected, "{}", named.describe());
     }
 
     /// The first difference under some schedule for the changed source; `Ok` if the change is not detected.
     pub(crate) fn check_mutant(&self, mutate: impl Fn(String) -> String) -> Result<(), String> {
-        let program = compile(&self.cases, mutate);
-        SCHEDULES.into_iter().try_for_each(|schedule| compare(&self.cases, &program, schedule))
+        let cases: Vec<&Named> = self.cases.iter().collect();
+        let program = compile(&cases, mutate);
+        SCHEDULES.into_iter().try_for_each(|schedule| compare(&cases, &program, schedule))
     }
 }
 
-fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
+fn compile(cases: &[&Named], mutate: impl Fn(String) -> String) -> Program {
     let mut batch = Batch::default();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for named in cases {
@@ -134,12 +142,12 @@ fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
     batch.compile(mutate)
 }
 
-fn compare(cases: &[Named], program: &Program, schedule: usize) -> Result<(), String> {
+fn compare(cases: &[&Named], program: &Program, schedule: usize) -> Result<(), String> {
     let answers = program.run(schedule).map_err(|why| {
         let number =
             why.split("case ").nth(1).and_then(|rest| rest.split(':').next()).and_then(|n| n.parse::<usize>().ok());
         let case = number.and_then(|number| cases.get(number));
-        format!("{why}\n{}", case.map_or(String::new(), Named::describe))
+        format!("{why}\n{}", case.map_or(String::new(), |named| named.describe()))
     })?;
     cases.iter().zip(answers).try_for_each(|(named, buffers)| named.compare(&buffers))
 }

@@ -1,6 +1,7 @@
 //! Planted bugs: a change of the source that is wrong on a device has to be detected under some schedule.
 
 use crate::check::Cases;
+use crate::effort::is_left_out;
 use crate::emulator;
 use crate::kernels::{Builder, Random, listed, place};
 use crate::pointwise::{broadcast, by_lane, chain, contiguous, gathered, several_rows};
@@ -31,7 +32,7 @@ const DIFFERS: &str = "differs";
 
 #[test]
 fn bugs_of_pointwise_kernels_are_detected() {
-    if !emulator::is_available() {
+    if is_left_out() || !emulator::is_available() {
         return;
     }
     let mut cases = Cases::default();
@@ -101,7 +102,7 @@ fn bugs_of_pointwise_kernels_are_detected() {
 
 #[test]
 fn bugs_of_faults_are_detected() {
-    if !emulator::is_available() {
+    if is_left_out() || !emulator::is_available() {
         return;
     }
     const TOLD: &str = "faults are not those";
@@ -172,7 +173,7 @@ fn bugs_of_faults_are_detected() {
 
 #[test]
 fn bugs_of_warps_are_detected() {
-    if !emulator::is_available() {
+    if is_left_out() || !emulator::is_available() {
         return;
     }
     for form in [Form::Warps, Form::Blocks] {
@@ -215,7 +216,7 @@ fn bugs_of_warps_are_detected() {
 
 #[test]
 fn bugs_of_held_rows_are_detected() {
-    if !emulator::is_available() {
+    if is_left_out() || !emulator::is_available() {
         return;
     }
     let mut cases = Cases::default();
@@ -279,7 +280,7 @@ fn bugs_of_held_rows_are_detected() {
 
 #[test]
 fn bugs_of_columns_are_detected() {
-    if !emulator::is_available() {
+    if is_left_out() || !emulator::is_available() {
         return;
     }
     let mut cases = Cases::default();

@@ -1,14 +1,15 @@
 //! Random kernels on random layouts, in every form.
 
 use crate::check::Cases;
-use crate::kernels::random::{random_case, seeds};
+use crate::effort::seeds;
+use crate::kernels::random::random_case;
 use crate::pointwise::contiguous;
 use crate::rows::forms;
 
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {
     let mut cases = Cases::default();
-    for seed in seeds(240) {
+    for seed in seeds(60, 240) {
         let case = random_case(seed);
         if case.kernel.has_folds() {
             let forms = forms(case.geometry.n_inner());

@@ -1,5 +1,6 @@
 //! Blocks of rows: products and the kernels around them have eager's bits, whatever the shapes.
 
+use crate::effort::n_cases;
 use crate::on_threads;
 use crate::values::{Numbers, bits, softmax_by_parts};
 use opfuse::compile::explain::{Decision, Edge, Group, GroupKind};
@@ -308,7 +309,7 @@ fn random_chain(x: &[Tensor], seed: u64) -> Result<Vec<Tensor>> {
 
 #[test]
 fn random_chains_keep_the_bits() -> Result<()> {
-    let n_chains: u64 = std::env::var("OPFUSE_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(600);
+    let n_chains = n_cases(600, 6000);
     let mut numbers = Numbers::new(0xcafe);
     let (mut blocks, mut moving) = (0, 0);
     for seed in 0..n_chains {

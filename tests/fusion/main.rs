@@ -2,6 +2,8 @@
 //! eager's.
 
 mod blocks;
+#[path = "../common/effort.rs"]
+mod effort;
 mod fusion_table;
 mod hoisting;
 mod horizontal;

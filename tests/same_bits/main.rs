@@ -2,13 +2,15 @@
 //!
 //! The groups of the base partitioner and the kernels of the plan must also be legal, by the rules of `legality`, which
 //! does not use the fuser. A failure prints the seed, the shrunk graph as text, its plan, and the first element that
-//! differs. `OPFUSE_SEED=n` replays a seed; `OPFUSE_FUZZ=n` runs so many random graphs. Some of them run again as on
-//! machines with weaker vectors; `OPFUSE_ISA` replays that.
+//! differs. `OPFUSE_SEED=n` replays a seed; `tests/common/effort.rs` says how many random graphs run. Some of them run
+//! again as on machines with weaker vectors; `OPFUSE_ISA` replays that.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of graphs is printed")]
 
 mod build;
 mod check;
+#[path = "../common/effort.rs"]
+mod effort;
 mod generate;
 mod gradients;
 #[path = "../common/legality.rs"]
@@ -31,25 +33,29 @@ use check::{Effort, failure};
 use opfuse::ir::{Graph, Op};
 use random::Random;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use values::Fill;
 
 /// How many failures are printed; the rest is counted.
 const REPORTED: usize = 3;
-/// Random graphs in a default run, and fewest in one with optimization.
-const GRAPHS: usize = 20_000;
-const LEAST_GRAPHS: usize = 10_000;
-const WORKLOADS: usize = 400;
+/// Random graphs in a short run and in a long one.
+const GRAPHS: [u64; 2] = [6_000, 24_000];
+const WORKLOADS: [u64; 2] = [120, 400];
+/// Code without optimization checks one graph in so many.
+const SHARE: u64 = if cfg!(debug_assertions) { 20 } else { 1 };
 
 #[test]
 fn random_graphs_have_eagers_bits() {
-    let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS });
-    let (checked, ops) = all(count, generate::small);
+    let [short, long] = GRAPHS;
+    let seeds = effort::seeds(short / SHARE, long / SHARE);
+    let count = seeds.end - seeds.start;
+    let (checked, ops) = all(seeds, generate::small);
     println!("{checked} random graphs: planned legally, and compiled with eager's bits on every tier");
-    let is_full = !cfg!(debug_assertions) && variable("OPFUSE_SEED").is_none() && variable("OPFUSE_FUZZ").is_none();
-    assert!(checked >= LEAST_GRAPHS || !is_full, "only {checked} graphs were checked");
+    let least = if effort::is_chosen() { 0 } else { count / 2 };
+    assert!(checked >= least, "only {checked} graphs were checked");
     let missing: Vec<&str> = Op::ALL.iter().filter(|op| !ops.contains(op)).map(|op| op.name()).collect();
     assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
 }
@@ -58,7 +64,8 @@ fn random_graphs_have_eagers_bits() {
 /// processes of their own.
 #[test]
 fn other_instruction_sets_and_stores_have_the_same_bits() {
-    let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS }) / 8;
+    let [short, long] = GRAPHS;
+    let count = effort::n_cases(short / SHARE, long / SHARE) / 8;
     let program = std::env::current_exe().expect("a test knows its program");
     for (name, value) in [("OPFUSE_ISA", "avx2"), ("OPFUSE_ISA", "baseline"), ("OPFUSE_STREAM_FROM", "0")] {
         let mut command = Command::new(&program);
@@ -72,7 +79,9 @@ fn other_instruction_sets_and_stores_have_the_same_bits() {
 
 #[test]
 fn workloads_have_eagers_bits() {
-    all(if cfg!(debug_assertions) { WORKLOADS / 20 } else { WORKLOADS }, workload::workload);
+    let [short, long] = WORKLOADS;
+    let count = if effort::is_long() { long } else { short };
+    all(effort::seeds_below(count / SHARE), workload::workload);
 }
 
 #[test]
@@ -104,15 +113,10 @@ fn check_graph(what: &str, graph: &Graph) {
     }
 }
 
-fn variable(name: &str) -> Option<usize> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
-}
-
-/// Checks the graphs of seeds below `count`, or of `OPFUSE_SEED`; returns how many were right and which ops they had.
-fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
-    let seeds = variable("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1);
-    let (next, failed, ops) = (AtomicUsize::new(seeds.start), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
-    let checked = AtomicUsize::new(0);
+/// Checks the graphs of these seeds; returns how many were right and which ops they had.
+fn all(seeds: Range<u64>, make: fn(u64) -> Case) -> (u64, BTreeSet<Op>) {
+    let (next, failed, ops) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let checked = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -123,9 +127,9 @@ fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
                     if seed >= seeds.end {
                         break;
                     }
-                    let case = make(seed as u64);
+                    let case = make(seed);
                     seen.extend(case.graph.nodes().filter_map(|(_, node)| node.op()));
-                    let effort = effort(seed, &case);
+                    let effort = effort_of(seed, &case);
                     match failure(&case, effort) {
                         None => drop(checked.fetch_add(1, Ordering::Relaxed)),
                         Some(what) => {
@@ -140,12 +144,12 @@ fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
     let mut failed = failed.into_inner().expect("no thread panicked");
     failed.sort();
     let reports: Vec<String> =
-        failed.iter().take(REPORTED).map(|(seed, what)| report(*seed, &make(*seed as u64), what)).collect();
+        failed.iter().take(REPORTED).map(|(seed, what)| report(*seed, &make(*seed), what)).collect();
     assert!(
         failed.is_empty(),
         "{} of {} graphs failed\n{}\nseeds: {:?}",
         failed.len(),
-        seeds.len(),
+        seeds.end - seeds.start,
         reports.join("\n"),
         failed.iter().map(|(seed, _)| seed).take(50).collect::<Vec<_>>()
     );
@@ -153,13 +157,13 @@ fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
 }
 
 /// The interpreter is slow, so it runs a fifth of the small graphs, and a few of the large ones.
-fn effort(seed: usize, case: &Case) -> Effort {
+fn effort_of(seed: u64, case: &Case) -> Effort {
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 3000);
     if seed.is_multiple_of(if large { 20 } else { 5 }) { Effort::Interpreter } else { Effort::Tiers }
 }
 
-fn report(seed: usize, case: &Case, what: &str) -> String {
-    let effort = effort(seed, case);
+fn report(seed: u64, case: &Case, what: &str) -> String {
+    let effort = effort_of(seed, case);
     let small = shrink::shrink(case, &|case| failure(case, effort).is_some());
     let why = failure(&small, effort).unwrap_or_default();
     format!("seed {seed}: {}\nshrunk:\n{}{why}", what.lines().next().unwrap_or_default(), small.graph)

@@ -1,15 +1,16 @@
 //! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; the memory of code, and
 //! threads.
 //!
-//! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_CASES=n` another number of them.
+//! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_FUZZ=n` another number of them.
 
 #![allow(unsafe_code, reason = "a program is run on buffers made here")]
 
 mod case;
 mod text;
 
+use crate::effort::seeds;
 use crate::kernels::listed::{fold_cases, folded, loads, normalized, worst_and_others, zeros_and_nan};
-use crate::kernels::random::{random_case, seeds};
+use crate::kernels::random::random_case;
 use crate::kernels::{Builder, Case, Random, listed, place};
 use case::Checked;
 use opfuse::internals::codegen::FOLD_BLOCK;
@@ -24,7 +25,7 @@ use opfuse::ir::DType;
 
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {
-    for seed in seeds(600) {
+    for seed in seeds(600, 6000) {
         let case = random_case(seed);
         case.check_all(&format!("seed {seed}"), seed as usize);
     }

@@ -126,9 +126,3 @@ pub(crate) fn random_case(seed: u64) -> Case {
     let inner = if several { vec![1 + random.below(4), random.below(20)] } else { vec![random.below(71)] };
     place(&mut random, kernel, &rows, &inner)
 }
-
-/// The seeds of a run: so many, unless `OPFUSE_CASES` says how many or `OPFUSE_SEED` names one.
-pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let setting = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    setting("OPFUSE_SEED").map_or_else(|| 0..setting("OPFUSE_CASES").unwrap_or(usual), |seed| seed..seed + 1)
-}

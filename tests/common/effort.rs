@@ -1,0 +1,47 @@
+//! How much the tests do.
+//!
+//! By default they take minutes. `OPFUSE_TEST_LONG=1` runs everything that is slow: all random cases, every golden call
+//! on the fakes of CUDA, and the long suites of the emulator. `OPFUSE_FUZZ=n` sets how many cases each random test has,
+//! and `OPFUSE_SEED=n` runs the case of one seed alone.
+
+#![allow(dead_code, reason = "every test uses a part of it")]
+
+use std::ops::Range;
+
+/// Whether everything that is slow runs.
+pub(crate) fn is_long() -> bool {
+    std::env::var("OPFUSE_TEST_LONG").is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Whether a test that is slow is left out; says so if it is.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn is_left_out() -> bool {
+    if !is_long() {
+        eprintln!("skipped: it is slow, and runs with OPFUSE_TEST_LONG=1");
+    }
+    !is_long()
+}
+
+/// How many cases a random test has.
+pub(crate) fn n_cases(short: u64, long: u64) -> u64 {
+    number("OPFUSE_FUZZ").unwrap_or(if is_long() { long } else { short })
+}
+
+/// The seeds of the cases of a random test.
+pub(crate) fn seeds(short: u64, long: u64) -> Range<u64> {
+    seeds_below(n_cases(short, long))
+}
+
+/// So many seeds, or the one that is asked for.
+pub(crate) fn seeds_below(count: u64) -> Range<u64> {
+    number("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1)
+}
+
+/// Whether the environment says which random cases run.
+pub(crate) fn is_chosen() -> bool {
+    number("OPFUSE_FUZZ").or(number("OPFUSE_SEED")).is_some()
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
+}
