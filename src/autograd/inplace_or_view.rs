@@ -3,13 +3,13 @@
 //! All aliases of a storage share one version counter. A value saved for backward can so detect a later write, and a
 //! view can detect a write to its base.
 
+use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::rows::redispatch;
 use crate::error::Result;
 use crate::ir::{Attr, Op};
-use crate::ops::mutation::copy_operator;
 use crate::tensor::handle::Tensor;
 use crate::tensor::handle::ViewOf;
 use crate::tensor::view_chain::ViewStep;

@@ -7,6 +7,7 @@ use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::Edge;
 use crate::autograd::row::record;
 use crate::autograd::views::{check_write, rebase};
+use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::local::below_autograd;
@@ -14,7 +15,6 @@ use crate::dispatch::key::set::KeySet;
 use crate::dispatch::rows::redispatch;
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op};
-use crate::ops::mutation::copy_operator;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 

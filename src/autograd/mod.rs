@@ -167,16 +167,16 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let mut recorded = Library::impl_block("aten", DispatchKey::Autograd)?;
     let mut views = Library::impl_block("aten", DispatchKey::ADInplaceOrView)?;
     for (op, operator) in builtins.rows() {
-        let name = operator.name().to_string();
-        recorded.impl_(&name, Kernel::of_row(op, kernel::kernel).when(kernel::is_wanted).named("autograd"))?;
+        recorded
+            .impl_operator(operator, Kernel::of_row(op, kernel::kernel).when(kernel::is_wanted).named("autograd"))?;
         // `_unsafe_view` shares memory with an operand that no other handle shares: its result is no view.
         let is_alias = operator.schema().is_some_and(|schema| schema.returns.iter().any(|one| one.alias.is_some()));
         if op.is_view() && is_alias {
-            views.impl_(&name, Kernel::of_row(op, inplace_or_view::view_kernel).named("view"))?;
+            views.impl_operator(operator, Kernel::of_row(op, inplace_or_view::view_kernel).named("view"))?;
         }
     }
-    recorded.impl_("aten::copy_", Kernel::typed(kernel::copy_kernel))?;
-    views.impl_("aten::copy_", Kernel::typed(inplace_or_view::copy_kernel))?;
+    recorded.impl_operator(builtins.copy()?, Kernel::typed(kernel::copy_kernel))?;
+    views.impl_operator(builtins.copy()?, Kernel::typed(inplace_or_view::copy_kernel))?;
     builtins.libraries.extend([recorded, views]);
     for key in FALLBACK_KEYS {
         let mut library = Library::impl_block("_", key)?;

@@ -10,12 +10,10 @@ use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::schema::OperatorName;
 use crate::error::{Error, Result};
 use crate::ir::Op;
 use crate::{autograd, ops, transforms};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The functions that register, in order.
@@ -32,20 +30,28 @@ const PASSED: &[DispatchKey] = &[
     DispatchKey::AutocastPrivateUse1,
 ];
 
-/// What is registered so far.
+/// What is registered so far, by the handles that registering it gave.
 #[derive(Default)]
 pub(crate) struct Builtins {
     /// The operators of the op table, in its order.
     pub(crate) by_op: Vec<Operator>,
+    /// Their in-place forms, where there are any.
+    pub(crate) in_place: Vec<Option<Operator>>,
+    /// The operator that writes, `copy_`.
+    pub(crate) copy: Option<Operator>,
     /// Owns the registrations.
     pub(crate) libraries: Vec<Library>,
-    by_name: HashMap<OperatorName, Op>,
 }
 
 impl Builtins {
     /// The ops of the table with their operators.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Op, &Operator)> {
         Op::ALL.iter().copied().zip(&self.by_op)
+    }
+
+    /// The operator that writes, `copy_`.
+    pub(crate) fn copy(&self) -> Result<&Operator> {
+        self.copy.as_ref().ok_or_else(|| Error::Internal { message: "copy_ is not registered".into() })
     }
 }
 
@@ -86,9 +92,15 @@ pub fn operator(op: Op) -> Result<&'static Operator> {
     builtins().map(|builtins| &builtins.by_op[op as usize])
 }
 
-/// The row of the op table that an operator was made from, if any.
-pub fn op_of(operator: &Operator) -> Option<Op> {
-    builtins().ok()?.by_name.get(operator.name()).copied()
+/// The in-place form of an op, if it has one.
+pub(crate) fn in_place(op: Op) -> Result<&'static Operator> {
+    let form = builtins()?.in_place.get(op as usize).and_then(Option::as_ref);
+    form.ok_or_else(|| Error::Internal { message: format!("{} has no in-place form", op.name()) })
+}
+
+/// The operator that writes, `copy_`.
+pub(crate) fn copy_operator() -> Result<&'static Operator> {
+    builtins()?.copy()
 }
 
 fn register() -> Result<Builtins> {
@@ -100,7 +112,6 @@ fn register() -> Result<Builtins> {
     }
     IS_REGISTERING.set(false);
     registered?;
-    builtins.by_name = builtins.rows().map(|(op, operator)| (operator.name().clone(), op)).collect();
     Ok(builtins)
 }
 

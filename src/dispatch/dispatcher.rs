@@ -155,12 +155,25 @@ impl Dispatcher {
         names
     }
 
+    /// All operators that have a definition or a kernel, sorted by name.
+    pub(crate) fn operators(&self) -> Vec<Operator> {
+        let mut operators: Vec<Operator> = self.state().operators.values().cloned().collect();
+        operators.sort_by(|a, b| a.name().cmp(b.name()));
+        operators
+    }
+
     /// Defines an operator.
     ///
     /// # Errors
     /// If the operator is defined already, or if a registered kernel has another signature.
     #[track_caller]
     pub fn register_def(&self, schema: Schema) -> Result<Registration> {
+        self.define(schema).map(|(_, registration)| registration)
+    }
+
+    /// As [`Dispatcher::register_def`], with the operator.
+    #[track_caller]
+    pub(crate) fn define(&self, schema: Schema) -> Result<(Operator, Registration)> {
         let site = Location::caller();
         let name = schema.name.clone();
         let (op, listeners) = {
@@ -177,7 +190,7 @@ impl Dispatcher {
         for (_, listener) in listeners {
             listener(OperatorEvent::Defined, &op);
         }
-        Ok(self.registration(Undo::Definition(name)))
+        Ok((op, self.registration(Undo::Definition(name))))
     }
 
     /// Registers a kernel of an operator for a runtime or alias key. The operator need not be defined yet.

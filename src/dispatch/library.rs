@@ -148,13 +148,27 @@ impl Library {
     /// Same as [`Library::def`], and if the signature of the kernel differs from that of the schema.
     #[track_caller]
     pub fn def_kernel<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        self.def_composite(schema, kernel).map(|_| self)
+    }
+
+    /// As [`Library::def_kernel`]; gives the operator, so that callers need not look it up.
+    #[track_caller]
+    pub(crate) fn def_composite<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
-        let name = schema.name.clone();
-        let definition = self.dispatcher.register_def(schema)?;
-        let implementation =
-            self.dispatcher.register_kernel(&name, DispatchKey::CompositeImplicitAutograd, kernel.into_kernel())?;
+        let (operator, definition) = self.dispatcher.define(schema)?;
+        let key = DispatchKey::CompositeImplicitAutograd;
+        let implementation = self.dispatcher.register_kernel(operator.name(), key, kernel.into_kernel())?;
         self.registrations.extend([definition, implementation]);
-        Ok(self)
+        Ok(operator)
+    }
+
+    /// As [`Library::def`]; gives the operator, so that callers need not look it up.
+    #[track_caller]
+    pub(crate) fn def_operator(&mut self, schema: &str) -> Result<Operator> {
+        let schema = self.parse_schema(schema)?;
+        let (operator, definition) = self.dispatcher.define(schema)?;
+        self.registrations.push(definition);
+        Ok(operator)
     }
 
     /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as its decomposition.
@@ -184,11 +198,28 @@ impl Library {
     /// the other kernels.
     #[track_caller]
     pub fn impl_<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
-        let key = match self.kind {
-            Kind::Implementations(key) => key,
-            Kind::Definitions | Kind::Fragment => DispatchKey::CompositeImplicitAutograd,
-        };
-        self.implement(name, key, kernel.into_kernel())
+        self.implement(name, self.key(), kernel.into_kernel())
+    }
+
+    /// As [`Library::impl_`], for an operator that is at hand.
+    #[track_caller]
+    pub(crate) fn impl_operator(&mut self, operator: &Operator, kernel: Kernel) -> Result<&mut Self> {
+        let key = self.key();
+        self.impl_operator_for(operator, key, kernel)
+    }
+
+    /// As [`Library::impl_for`], for an operator that is at hand.
+    #[track_caller]
+    pub(crate) fn impl_operator_for(
+        &mut self,
+        operator: &Operator,
+        key: DispatchKey,
+        kernel: Kernel,
+    ) -> Result<&mut Self> {
+        self.check_key(key)?;
+        let name = self.qualify(operator.name().clone(), "operator name")?;
+        self.registrations.push(self.dispatcher.register_kernel(&name, key, kernel)?);
+        Ok(self)
     }
 
     /// Registers a kernel for a key. If the block has a key, it must be the same.
@@ -231,6 +262,14 @@ impl Library {
         }
         self.registrations.push(self.dispatcher.register_fallback(key, kernel)?);
         Ok(self)
+    }
+
+    /// The key of the block; that of decompositions if it has none.
+    fn key(&self) -> DispatchKey {
+        match self.kind {
+            Kind::Implementations(key) => key,
+            Kind::Definitions | Kind::Fragment => DispatchKey::CompositeImplicitAutograd,
+        }
     }
 
     #[track_caller]

@@ -5,7 +5,6 @@
 
 pub(crate) mod builtins;
 mod call;
-pub(crate) mod composite;
 mod cpu_fallback;
 pub(crate) mod dispatcher;
 pub(crate) mod kernel;

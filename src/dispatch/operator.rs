@@ -15,11 +15,12 @@ use crate::dispatch::schema::{OperatorName, Schema};
 use crate::dispatch::signature::Signature;
 use crate::dispatch::table::{ActiveKernels, Source, affects, compute_slot};
 use crate::error::{Error, Result};
+use crate::ir::Op;
 use std::fmt::{self, Write};
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Where a registration was made.
 pub type Site = &'static Location<'static>;
@@ -30,6 +31,8 @@ pub struct Operator(Arc<Entry>);
 
 struct Entry {
     name: OperatorName,
+    /// The row of the op table that it was made from, if it was.
+    row: OnceLock<Op>,
     schema: Published<Schema, 1>,
     slots: Published<Kernel, N_SLOTS>,
     /// By backend: the keys whose slot is not a fallthrough kernel.
@@ -146,6 +149,7 @@ impl Operator {
         };
         let op = Operator(Arc::new(Entry {
             name,
+            row: OnceLock::new(),
             schema: Published::new(),
             slots: Published::new(),
             masks: [const { AtomicU64::new(KeySet::FULL.bits()) }; Backend::ALL.len()],
@@ -158,6 +162,16 @@ impl Operator {
     /// The operator's name.
     pub fn name(&self) -> &OperatorName {
         &self.0.name
+    }
+
+    /// The row of the op table that it was made from, if it was.
+    pub(crate) fn row(&self) -> Option<Op> {
+        self.0.row.get().copied()
+    }
+
+    /// Says which row it is made from.
+    pub(crate) fn set_row(&self, op: Op) {
+        self.0.row.get_or_init(|| op);
     }
 
     /// The schema, if the operator is defined.

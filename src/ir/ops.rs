@@ -534,7 +534,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::sum),
                 };
                 /// Product over dims. The product of integers and bools is i64.
-                Prod: FoldTo = Row {
+                Prod { dim: i64, keepdim: bool, dtype: Option<DType> } = Row {
                     name: "prod",
                     schema: Schema::Text("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::sum,
@@ -574,7 +574,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Index of the first greatest element over a dim, or over all of them flattened.
-                Argmax: Fold = Row {
+                Argmax { dim: Option<i64>, keepdim: bool } = Row {
                     name: "argmax",
                     schema: Schema::Text("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,
@@ -582,7 +582,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Index of the first least element over a dim, or over all of them flattened.
-                Argmin: Fold = Row {
+                Argmin: Argmax = Row {
                     name: "argmin",
                     schema: Schema::Text("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,

@@ -1,21 +1,22 @@
-//! Activations with arguments, and those that are made of other operators.
+//! Activations with arguments, those that are made of other operators, and softmax.
 //!
-//! Those of one row without arguments are in the op table, which writes their methods. Each is computed in f32 or wider
-//! from the first part to the last and rounded once.
+//! Those of one row without arguments, such as `relu`, are in the op table, which writes their methods. Each is
+//! computed in f32 or wider from the first part to the last and rounded once.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Op, Scalar};
-use crate::ops::arguments::{need_float, widened};
-use crate::ops::in_place::row_methods;
+use crate::ir::attrs::{Approximation, Elu, Gelu, Hardtanh, LeakyRelu, Softmax, Softplus, Softshrink, Threshold};
+use crate::ir::{Attrs, DType, Op, Scalar};
+use crate::ops::arguments::{converted, need_float, widened};
+use crate::ops::composite::Composite;
+use crate::ops::in_place::{in_place_methods, row_methods};
 use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 
-static CELU: Composite = Composite::new("aten::celu");
-static PRELU: Composite = Composite::new("aten::prelu");
-static GLU: Composite = Composite::new("aten::glu");
+static CELU: Composite = Composite::new("celu(Tensor self, Scalar alpha=1.0) -> Tensor").with_writes();
+static PRELU: Composite = Composite::new("prelu(Tensor self, Tensor weight) -> Tensor");
+static GLU: Composite = Composite::new("glu(Tensor self, int dim=-1) -> Tensor");
 
 /// Element by element: activations with arguments.
 impl Tensor {
@@ -25,14 +26,14 @@ impl Tensor {
         /// # Errors
         /// If the dtype is not floating.
         leaky_relu leaky_relu_(slope: impl Into<Scalar>)
-            |x, call| call(Op::LeakyRelu, &[x], &[Attr::Scalar(slope.into())]);
+            |x, call| call(Op::LeakyRelu, &[x], &Attrs::from(LeakyRelu { negative_slope: slope.into() }));
 
         /// The element where positive, else `alpha * (exp(x) - 1)`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         elu elu_(alpha: impl Into<Scalar>)
-            |x, call| call(Op::Elu, &[x], &[Attr::Scalar(alpha.into()), Attr::int(1), Attr::int(1)]);
+            |x, call| call(Op::Elu, &[x], &elu_of(alpha.into(), 1.into(), 1.into()));
     }
 
     /// The element where positive, else `alpha * (exp(x / alpha) - 1)`. Sizes and dtype are kept.
@@ -41,6 +42,10 @@ impl Tensor {
     /// If the dtype is not floating or `alpha` is 0.
     pub fn celu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
         CELU.call((self, alpha.into()))
+    }
+
+    in_place_methods! {
+        celu celu_ CELU (alpha: impl Into<Scalar>) (self, alpha.into());
     }
 
     /// The element where positive, else the element times `weight`: one number, or one per channel, which is dim 1.
@@ -53,12 +58,27 @@ impl Tensor {
     }
 
     row_methods! {
+        /// Gaussian error linear unit, `x Φ(x)`, by the error function. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        gelu gelu_() |x, call| call(Op::Gelu, &[x], &Attrs::from(Gelu { approximate: Approximation::Exact }));
+
+        /// The tanh approximation of [`Tensor::gelu`].
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        gelu_tanh gelu_tanh_() |x, call| call(Op::Gelu, &[x], &Attrs::from(Gelu { approximate: Approximation::Tanh }));
+
         /// Elements limited to `min..=max`, which are converted to their dtype. Sizes and dtype are kept.
         ///
         /// # Errors
         /// For bools, and for u8 with a negative bound.
         hardtanh hardtanh_(min: impl Into<Scalar>, max: impl Into<Scalar>)
-            |x, call| call(Op::Hardtanh, &[x], &[Attr::Scalar(min.into()), Attr::Scalar(max.into())]);
+            |x, call| {
+                let attrs = Hardtanh { min_val: Some(min.into()), max_val: Some(max.into()) };
+                call(Op::Hardtanh, &[x], &Attrs::from(attrs))
+            };
 
         /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above `threshold`. Sizes and
         /// dtype are kept.
@@ -66,28 +86,34 @@ impl Tensor {
         /// # Errors
         /// If the dtype is not floating.
         softplus softplus_(beta: impl Into<Scalar>, threshold: impl Into<Scalar>)
-            |x, call| call(Op::Softplus, &[x], &[Attr::Scalar(beta.into()), Attr::Scalar(threshold.into())]);
+            |x, call| {
+                let attrs = Softplus { beta: beta.into(), threshold: threshold.into() };
+                call(Op::Softplus, &[x], &Attrs::from(attrs))
+            };
 
         /// The element brought closer to 0 by `lambda`, 0 within it. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating or `lambda` is negative.
         softshrink softshrink_(lambda: impl Into<Scalar>)
-            |x, call| call(Op::Softshrink, &[x], &[Attr::Scalar(lambda.into())]);
+            |x, call| call(Op::Softshrink, &[x], &Attrs::from(Softshrink { lambd: lambda.into() }));
 
         /// The element, 0 within `lambda`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         hardshrink hardshrink_(lambda: impl Into<Scalar>)
-            |x, call| call(Op::Hardshrink, &[x], &[Attr::Scalar(lambda.into())]);
+            |x, call| call(Op::Hardshrink, &[x], &Attrs::from(Softshrink { lambd: lambda.into() }));
 
         /// The element where it is above `threshold`, else `value`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// For bools.
         threshold threshold_(threshold: impl Into<Scalar>, value: impl Into<Scalar>)
-            |x, call| call(Op::Threshold, &[x], &[Attr::Scalar(threshold.into()), Attr::Scalar(value.into())]);
+            |x, call| {
+                let attrs = Threshold { threshold: threshold.into(), value: value.into() };
+                call(Op::Threshold, &[x], &Attrs::from(attrs))
+            };
     }
 
     /// The first half of `dim` times the logistic function of the second; `dim` is halved. The dtype is kept.
@@ -99,13 +125,39 @@ impl Tensor {
     }
 }
 
+/// Along a dim.
+impl Tensor {
+    /// Exponentials over their sum along `dim`. Sizes and dtype are kept; 16-bit floats are computed in f32.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the dim is out of range.
+    pub fn softmax(&self, dim: i64) -> Result<Tensor> {
+        call(Op::Softmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
+    }
+
+    /// The logarithm of [`Tensor::softmax`], computed without it. Sizes and dtype are kept; 16-bit floats are computed
+    /// in f32.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the dim is out of range.
+    pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
+        call(Op::LogSoftmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("celu(Tensor self, Scalar alpha=1.0) -> Tensor", celu)?
-        .def_kernel("prelu(Tensor self, Tensor weight) -> Tensor", prelu)?
-        .def_kernel("glu(Tensor self, int dim=-1) -> Tensor", glu)?
+        .composite(&CELU, celu)?
+        .composite(&PRELU, prelu)?
+        .composite(&GLU, glu)?
+        .def_kernel("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", softmax)?
+        .def_kernel("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", log_softmax)?
         .def_kernel("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", glu_backward)?;
     Ok(())
+}
+
+fn elu_of(alpha: Scalar, scale: Scalar, input_scale: Scalar) -> Attrs {
+    Elu { alpha, scale, input_scale }.into()
 }
 
 fn celu(x: &Tensor, alpha: Scalar) -> Result<Tensor> {
@@ -113,7 +165,7 @@ fn celu(x: &Tensor, alpha: Scalar) -> Result<Tensor> {
     if alpha == 0.0 {
         return Err(Error::argument("celu", "ZeroDivisionError: alpha cannot be 0 for celu; use relu"));
     }
-    call(Op::Elu, &[x], &[Attr::float(alpha), Attr::float(1.0), Attr::float(1.0 / alpha)])
+    call(Op::Elu, &[x], &elu_of(alpha.into(), 1.0.into(), (1.0 / alpha).into()))
 }
 
 /// One slope, or one per channel, which is the second dim.
@@ -175,4 +227,12 @@ fn glu_backward(grad: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
 
 fn one_minus(x: &Tensor) -> Result<Tensor> {
     x.neg()?.add(1.0)
+}
+
+fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    converted(x, dtype)?.softmax(dim)
+}
+
+fn log_softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    converted(x, dtype)?.log_softmax(dim)
 }

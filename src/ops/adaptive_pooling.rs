@@ -10,18 +10,39 @@ use crate::error::{Error, Result};
 use crate::ir::shape::checked_numel;
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 
+static ADAPTIVE_AVG_POOL1D: Composite =
+    Composite::new("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor");
+static ADAPTIVE_AVG_POOL2D: Composite =
+    Composite::new("adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor");
+
+/// Adaptive pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
+impl Tensor {
+    /// The means of so many windows of the last dim, as even as can be. `(N, C, L)` or `(C, L)`; the dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the rank does not fit.
+    pub fn adaptive_avg_pool1d(&self, size: i64) -> Result<Tensor> {
+        ADAPTIVE_AVG_POOL1D.call((self, &[size][..]))
+    }
+
+    /// The means of so many windows of the last two dims each, as even as can be. `(N, C, H, W)` or `(C, H, W)`; the
+    /// dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the rank does not fit.
+    pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Result<Tensor> {
+        ADAPTIVE_AVG_POOL2D.call((self, &sizes[..]))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", |x: &Tensor, sizes: &[i64]| {
-            adaptive("adaptive_avg_pool1d", 1, x, sizes)
-        })?
-        .def_kernel(
-            "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-            |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes),
-        )?
+        .composite(&ADAPTIVE_AVG_POOL1D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool1d", 1, x, sizes))?
+        .composite(&ADAPTIVE_AVG_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes))?
         .def_kernel(
             "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),

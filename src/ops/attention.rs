@@ -3,13 +3,18 @@
 //! Computed as the two products and the softmax that it is, in f32 for 16-bit operands, and rounded once. A row that
 //! may attend to nothing gives zeros.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
+
+static ATTENTION: Composite = Composite::new(
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float \
+     dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+);
 
 /// The arguments of [`Tensor::attention`] that are rarely given.
 #[derive(Debug, Clone, Default)]
@@ -34,18 +39,13 @@ impl Tensor {
     /// # Errors
     /// If dtypes differ or are not floating, shapes do not fit, or both a mask and `is_causal` are given.
     pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Tensor> {
-        static ATTENTION: Composite = Composite::new("aten::scaled_dot_product_attention");
         let Attention { mask, is_causal, scale, shares_heads } = *options;
         ATTENTION.call((self, key, value, mask, 0.0, is_causal, scale, shares_heads))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    library.def_kernel(
-        "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float \
-         dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-        attention,
-    )?;
+    library.composite(&ATTENTION, attention)?;
     Ok(())
 }
 

@@ -7,25 +7,82 @@ use crate::dispatch::key::grad_mode::no_grad;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::normalization::{affine, by_channel, check_channels, moments, no_channels, nothing, wanted};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
+
+static BATCH_NORM: Composite = Composite::new(
+    "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, \
+     float momentum, float eps, bool cudnn_enabled) -> Tensor",
+);
+static INSTANCE_NORM: Composite = Composite::new(
+    "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool \
+     use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+);
+
+/// The arguments of [`Tensor::batch_norm`] and [`Tensor::instance_norm`].
+#[derive(Debug, Clone)]
+pub struct BatchNorm<'a> {
+    /// A factor for each channel.
+    pub weight: Option<&'a Tensor>,
+    /// A summand for each channel.
+    pub bias: Option<&'a Tensor>,
+    /// The running mean and variance of each channel. With `training` they are updated in place, else they are what is
+    /// normalized by.
+    pub running: Option<(&'a Tensor, &'a Tensor)>,
+    /// Whether to normalize by the statistics of the input.
+    pub training: bool,
+    /// The share that the statistics of the input get in the running ones.
+    pub momentum: f64,
+    /// What is added to the variance.
+    pub eps: f64,
+}
+
+impl Default for BatchNorm<'_> {
+    fn default() -> Self {
+        BatchNorm { weight: None, bias: None, running: None, training: false, momentum: 0.1, eps: 1e-5 }
+    }
+}
+
+/// Normalized by channel. Sizes and dtype are kept; 16-bit floats are computed in f32.
+impl Tensor {
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each channel (dim 1) over all other dims. Sizes and
+    /// dtype are kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, there is no dim 1, a parameter has not one element per channel, or there are no
+    /// running statistics and `training` is off.
+    pub fn batch_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
+        let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
+        let (mean, variance) = running.unzip();
+        BATCH_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
+    }
+
+    /// [`Tensor::batch_norm`] for each channel of each sample alone: statistics run over all dims but the first two.
+    ///
+    /// # Errors
+    /// As [`Tensor::batch_norm`].
+    pub fn instance_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
+        let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
+        let (mean, variance) = running.unzip();
+        INSTANCE_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
+    }
+}
 
 type Opt<'a> = Option<&'a Tensor>;
 type Three = (Tensor, Tensor, Tensor);
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool \
-             training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        .composite(
+            &BATCH_NORM,
             |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: Opt<'_>, var: Opt<'_>, training, momentum, eps, _: bool| {
                 batch_norm(x, &Arguments::new("batch_norm", (w, b), (mean, var), training, momentum, eps)?)
             },
         )?
-        .def_kernel(
-            "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool \
-             use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        .composite(
+            &INSTANCE_NORM,
             |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: Opt<'_>, var: Opt<'_>, training, momentum, eps, _: bool| {
                 instance_norm(x, &Arguments::new("instance_norm", (w, b), (mean, var), training, momentum, eps)?)
             },

@@ -1,4 +1,4 @@
-//! Copies and conversions under their ATen schemas: dtype, device, order of memory, host numbers.
+//! Copies and conversions: dtype, device, order of memory, host numbers.
 //!
 //! A conversion that has nothing to do gives the very same tensor, unless a copy is asked for.
 
@@ -7,9 +7,53 @@ use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
-use crate::ir::{Attr, DType, MemoryFormat, Op};
+use crate::ir::attrs::{Cast, Ordered, ToCopy};
+use crate::ir::{Attrs, DType, MemoryFormat, Op};
 use crate::ops::arguments::check_storage;
 use crate::tensor::handle::Tensor;
+
+/// The same numbers in other memory.
+impl Tensor {
+    /// The same numbers in another dtype: the very same tensor if it has that dtype, else a converted copy. Sizes and
+    /// order of memory are kept.
+    ///
+    /// Floats are cut off toward zero on their way to integers, and anything but zero is true.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype() == dtype && self.as_number().is_none() {
+            return Ok(self.clone());
+        }
+        call(Op::ToCopy, &[self], &Attrs::from(Cast { dtype: Some(dtype) }))
+    }
+
+    /// A row-major tensor of the same elements: the very same tensor if it is row-major, else a copy. Sizes and dtype
+    /// are kept.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() {
+            return Ok(self.clone());
+        }
+        call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))
+    }
+
+    /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle). Sizes
+    /// and dtype are kept.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn copy(&self) -> Result<Tensor> {
+        call(Op::Clone, &[self], &ordered(MemoryFormat::Preserve))
+    }
+}
+
+/// The arguments of a copy in an order of memory.
+pub(crate) fn ordered(memory_format: MemoryFormat) -> Attrs {
+    Ordered { memory_format }.into()
+}
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     const HOW: &str = "bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)";
@@ -51,8 +95,9 @@ fn to_copy(
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     check_storage("_to_copy", layout, pin_memory)?;
-    let attrs = [Attr::DType(dtype.unwrap_or(x.dtype())), format.unwrap_or(MemoryFormat::Preserve).into()];
-    call(Op::ToCopy, &[x], &attrs)?.to_device(device.unwrap_or(x.device()))
+    let memory_format = format.unwrap_or(MemoryFormat::Preserve);
+    let attrs = ToCopy { dtype: Some(dtype.unwrap_or(x.dtype())), memory_format };
+    call(Op::ToCopy, &[x], &Attrs::from(attrs))?.to_device(device.unwrap_or(x.device()))
 }
 
 fn to_dtype(x: &Tensor, dtype: DType, blocking: bool, copy: bool, format: Option<MemoryFormat>) -> Result<Tensor> {
@@ -106,7 +151,7 @@ fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     match format {
         MemoryFormat::Contiguous | MemoryFormat::Preserve => x.contiguous(),
         MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => {
-            let copy = || call(Op::Clone, &[x], &[format.into()]);
+            let copy = || call(Op::Clone, &[x], &ordered(format));
             if x.numel() == 0 || dense_order(x) != Some(format) { copy() } else { Ok(x.clone()) }
         }
     }
@@ -135,7 +180,7 @@ fn suggested_format(x: &Tensor) -> MemoryFormat {
 /// The channels-last format whose strides the tensor has exactly.
 fn dense_order(x: &Tensor) -> Option<MemoryFormat> {
     let format = suggested_format(x);
-    let dense = Op::Clone.infer(&[&x.ty()], &[format.into()]).ok()?;
+    let dense = Op::Clone.infer(&[&x.ty()], &ordered(format)).ok()?;
     let same = (0..x.dim()).all(|dim| x.sizes()[dim] == 1 || x.strides()[dim] == dense.strides[dim]);
     same.then_some(format)
 }

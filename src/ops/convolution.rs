@@ -2,12 +2,13 @@
 //!
 //! All are [`Op::Convolution`], which needs a batch: an input without one is given one of size 1.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Op};
-use crate::ops::dims::Dims;
+use crate::ir::attrs::{self, ConvolutionWeight};
+use crate::ir::{Attrs, Op};
+use crate::ops::composite::Composite;
+use crate::ops::dims::{Dims, ints};
 use crate::ops::normalization::nothing;
 use crate::tensor::handle::Tensor;
 
@@ -66,32 +67,72 @@ impl Default for ConvTranspose {
     }
 }
 
-fn convolve(
-    x: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    options: &Convolution,
-    by_number: &Composite,
-    by_name: &Composite,
-) -> Result<Tensor> {
+macro_rules! conv {
+    ($n:literal, $overload:literal, $padding:literal) => {
+        Composite::new(concat!(
+            "conv",
+            $n,
+            "d",
+            $overload,
+            "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
+            $n,
+            "] stride=1, ",
+            $padding,
+            ", SymInt[",
+            $n,
+            "] dilation=1, SymInt groups=1) -> Tensor"
+        ))
+    };
+}
+
+macro_rules! conv_transpose {
+    ($n:literal, $overload:literal) => {
+        Composite::new(concat!(
+            "conv_transpose",
+            $n,
+            "d",
+            $overload,
+            "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
+            $n,
+            "] stride=1, SymInt[",
+            $n,
+            "] padding=0, SymInt[",
+            $n,
+            "] output_padding=0, SymInt groups=1, SymInt[",
+            $n,
+            "] dilation=1) -> Tensor"
+        ))
+    };
+}
+
+/// Over 1, 2 and 3 dims, padded by numbers.
+static CONV: [Composite; 3] =
+    [conv!(1, "", "SymInt[1] padding=0"), conv!(2, "", "SymInt[2] padding=0"), conv!(3, "", "SymInt[3] padding=0")];
+/// Over 1, 2 and 3 dims, padded as a word says.
+static CONV_BY_WORD: [Composite; 3] = [
+    conv!(1, ".padding", "str padding=\"valid\""),
+    conv!(2, ".padding", "str padding=\"valid\""),
+    conv!(3, ".padding", "str padding=\"valid\""),
+];
+/// Over 1, 2 and 3 dims.
+static CONV_TRANSPOSE: [Composite; 3] =
+    [conv_transpose!(1, ""), conv_transpose!(2, ".input"), conv_transpose!(3, ".input")];
+
+/// A convolution over the last `n` dims.
+fn convolve(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
     let Convolution { stride, padding, dilation, groups } = options;
     let (stride, dilation) = (stride.as_slice(), dilation.as_slice());
     match padding {
-        Padding::Zeros(zeros) => by_number.call((x, weight, bias, stride, zeros.as_slice(), dilation, *groups)),
-        Padding::Same => by_name.call((x, weight, bias, stride, "same", dilation, *groups)),
+        Padding::Zeros(zeros) => CONV[n - 1].call((x, weight, bias, stride, zeros.as_slice(), dilation, *groups)),
+        Padding::Same => CONV_BY_WORD[n - 1].call((x, weight, bias, stride, "same", dilation, *groups)),
     }
 }
 
-fn spread(
-    x: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    options: &ConvTranspose,
-    operator: &Composite,
-) -> Result<Tensor> {
+/// A transposed convolution over the last `n` dims.
+fn spread(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
     let ConvTranspose { stride, padding, output_padding, dilation, groups } = options;
     let [stride, padding, output_padding, dilation] = [stride, padding, output_padding, dilation].map(Dims::as_slice);
-    operator.call((x, weight, bias, stride, padding, output_padding, *groups, dilation))
+    CONV_TRANSPOSE[n - 1].call((x, weight, bias, stride, padding, output_padding, *groups, dilation))
 }
 
 /// Convolutions. All operands have one dtype, which the result gets; 16-bit floats are added up in f32.
@@ -102,9 +143,7 @@ impl Tensor {
     /// # Errors
     /// If shapes, channels or dtypes do not fit, a number is out of range, or no window fits.
     pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
-        static BY_NUMBER: Composite = Composite::new("aten::conv1d");
-        static BY_NAME: Composite = Composite::new("aten::conv1d.padding");
-        convolve(self, weight, bias, options, &BY_NUMBER, &BY_NAME)
+        convolve(1, self, weight, bias, options)
     }
 
     /// Convolution over the last two dims: `(N, C, H, W)` or `(C, H, W)`, by a weight of `(out, C / groups, kh, kw)`
@@ -113,9 +152,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::conv1d`].
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
-        static BY_NUMBER: Composite = Composite::new("aten::conv2d");
-        static BY_NAME: Composite = Composite::new("aten::conv2d.padding");
-        convolve(self, weight, bias, options, &BY_NUMBER, &BY_NAME)
+        convolve(2, self, weight, bias, options)
     }
 
     /// Convolution over the last three dims; see [`Tensor::conv2d`].
@@ -123,9 +160,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::conv1d`].
     pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
-        static BY_NUMBER: Composite = Composite::new("aten::conv3d");
-        static BY_NAME: Composite = Composite::new("aten::conv3d.padding");
-        convolve(self, weight, bias, options, &BY_NUMBER, &BY_NAME)
+        convolve(3, self, weight, bias, options)
     }
 
     /// Transposed convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(C, out / groups, k)` and
@@ -135,8 +170,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::conv1d`], and if the output padding is not below stride or dilation.
     pub fn conv_transpose1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
-        static OPERATOR: Composite = Composite::new("aten::conv_transpose1d");
-        spread(self, weight, bias, options, &OPERATOR)
+        spread(1, self, weight, bias, options)
     }
 
     /// Transposed convolution over the last two dims; see [`Tensor::conv_transpose1d`].
@@ -144,8 +178,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::conv_transpose1d`].
     pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
-        static OPERATOR: Composite = Composite::new("aten::conv_transpose2d.input");
-        spread(self, weight, bias, options, &OPERATOR)
+        spread(2, self, weight, bias, options)
     }
 
     /// Transposed convolution over the last three dims; see [`Tensor::conv_transpose1d`].
@@ -153,8 +186,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::conv_transpose1d`].
     pub fn conv_transpose3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
-        static OPERATOR: Composite = Composite::new("aten::conv_transpose3d.input");
-        spread(self, weight, bias, options, &OPERATOR)
+        spread(3, self, weight, bias, options)
     }
 }
 
@@ -174,13 +206,12 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 
 type Opt<'a> = Option<&'a Tensor>;
 
+/// Convolutions over `n` dims.
 fn forward(library: &mut Library, n: usize) -> Result<()> {
+    let (by_number, by_word) = (&CONV[n - 1], &CONV_BY_WORD[n - 1]);
     library
-        .def_kernel(
-            &format!(
-                "conv{n}d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{n}] stride=1, SymInt[{n}] padding=0, \
-                 SymInt[{n}] dilation=1, SymInt groups=1) -> Tensor"
-            ),
+        .composite(
+            by_number,
             move |x: &Tensor,
                   weight: &Tensor,
                   bias: Opt<'_>,
@@ -189,14 +220,11 @@ fn forward(library: &mut Library, n: usize) -> Result<()> {
                   dilation: &[i64],
                   groups| {
                 let arguments = Arguments { stride, padding, dilation, output_padding: None, groups };
-                convolution(&format!("conv{n}d"), n, x, weight, bias, &arguments)
+                convolution(by_number.name(), n, x, weight, bias, &arguments)
             },
         )?
-        .def_kernel(
-            &format!(
-                "conv{n}d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{n}] stride=1, str \
-                 padding=\"valid\", SymInt[{n}] dilation=1, SymInt groups=1) -> Tensor"
-            ),
+        .composite(
+            by_word,
             move |x: &Tensor,
                   weight: &Tensor,
                   bias: Opt<'_>,
@@ -205,19 +233,17 @@ fn forward(library: &mut Library, n: usize) -> Result<()> {
                   dilation: &[i64],
                   groups| {
                 let arguments = Arguments { stride, padding: &[0], dilation, output_padding: None, groups };
-                named(&format!("conv{n}d"), n, x, weight, bias, padding, &arguments)
+                named(by_word.name(), n, x, weight, bias, padding, &arguments)
             },
         )?;
     Ok(())
 }
 
+/// Transposed convolutions over `n` dims.
 fn transposed(library: &mut Library, n: usize) -> Result<()> {
-    let overload = if n == 1 { "" } else { ".input" };
-    library.def_kernel(
-        &format!(
-            "conv_transpose{n}d{overload}(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{n}] stride=1, \
-             SymInt[{n}] padding=0, SymInt[{n}] output_padding=0, SymInt groups=1, SymInt[{n}] dilation=1) -> Tensor"
-        ),
+    let composite = &CONV_TRANSPOSE[n - 1];
+    library.composite(
+        composite,
         move |x: &Tensor,
               weight: &Tensor,
               bias: Opt<'_>,
@@ -226,7 +252,7 @@ fn transposed(library: &mut Library, n: usize) -> Result<()> {
               output_padding: &[i64],
               groups: i64,
               dilation: &[i64]| {
-            let op = format!("conv_transpose{n}d");
+            let op = composite.name();
             let arguments = Arguments { stride, padding, dilation, output_padding: Some(output_padding), groups };
             let most = |d: usize| of_dim(stride, d).max(of_dim(dilation, d));
             if let Some(d) = (0..n).find(|&d| of_dim(output_padding, d) >= most(d)) {
@@ -234,7 +260,7 @@ fn transposed(library: &mut Library, n: usize) -> Result<()> {
                     format!("output_padding {output_padding:?} with stride {stride:?} and dilation {dilation:?}");
                 return Err(Error::argument(op, format!("{what}: at dim {d} it must be smaller than one of them")));
             }
-            convolution(&op, n, x, weight, bias, &arguments)
+            convolution(op, n, x, weight, bias, &arguments)
         },
     )?;
     Ok(())
@@ -271,16 +297,16 @@ fn convolution(
     let batch = if has_batch { x.clone() } else { x.unsqueeze(0)? };
     let tensors: Vec<&Tensor> = [Some(&batch), Some(weight), bias].into_iter().flatten().collect();
     let &Arguments { stride, padding, dilation, output_padding, groups } = arguments;
-    let attrs = [
-        Attr::bool(bias.is_some()),
-        Attr::ints(stride),
-        Attr::ints(padding),
-        Attr::ints(dilation),
-        Attr::bool(output_padding.is_some()),
-        Attr::ints(output_padding.unwrap_or(&[0])),
-        Attr::int(groups),
-    ];
-    let y = call(Op::Convolution, &tensors, &attrs)?;
+    let attrs = attrs::Convolution {
+        bias: bias.is_some(),
+        stride: ints(stride),
+        padding: ints(padding),
+        dilation: ints(dilation),
+        transposed: output_padding.is_some(),
+        output_padding: ints(output_padding.unwrap_or(&[0])),
+        groups,
+    };
+    let y = call(Op::Convolution, &tensors, &Attrs::from(attrs))?;
     if has_batch { Ok(y) } else { y.squeeze(0) }
 }
 
@@ -334,20 +360,18 @@ fn convolution_backward(
     let &[by_input, by_weight, by_bias] = mask else {
         return Err(Error::argument(op, format!("output_mask has {} entries, not 3", mask.len())));
     };
-    let lists = [stride, padding, dilation].map(Attr::ints);
-    let [stride_attr, padding_attr, dilation_attr] = lists;
-    let expected = Op::Convolution.infer(
-        &[&x.ty(), &weight.ty()],
-        &[
-            Attr::bool(false),
-            stride_attr.clone(),
-            padding_attr.clone(),
-            dilation_attr.clone(),
-            Attr::bool(transposed),
-            Attr::ints(output_padding),
-            Attr::int(groups),
-        ],
-    )?;
+    let attrs = |transposed: bool, output_padding: &[i64]| {
+        Attrs::from(attrs::Convolution {
+            bias: false,
+            stride: ints(stride),
+            padding: ints(padding),
+            dilation: ints(dilation),
+            transposed,
+            output_padding: ints(output_padding),
+            groups,
+        })
+    };
+    let expected = Op::Convolution.infer(&[&x.ty(), &weight.ty()], &attrs(transposed, output_padding))?;
     if gradient.sizes() != &expected.sizes[..] {
         let what = format!("the gradient has shape {:?}, the result {:?}", gradient.sizes(), &expected.sizes[..]);
         return Err(Error::shape(op, what, "they must be the same"));
@@ -362,16 +386,7 @@ fn convolution_backward(
             if transposed { 0 } else { x.sizes()[2 + d] as i64 - natural }
         };
         let missing: Vec<i64> = (0..n).map(missing).collect();
-        let attrs = [
-            Attr::bool(false),
-            stride_attr.clone(),
-            padding_attr.clone(),
-            dilation_attr.clone(),
-            Attr::bool(!transposed),
-            Attr::ints(&missing),
-            Attr::int(groups),
-        ];
-        let mut y = call(Op::Convolution, &[gradient, weight], &attrs)?;
+        let mut y = call(Op::Convolution, &[gradient, weight], &attrs(!transposed, &missing))?;
         for d in 0..n {
             y = y.narrow(2 + d as i64, 0, x.sizes()[2 + d])?;
         }
@@ -379,10 +394,14 @@ fn convolution_backward(
     };
     let by_windows = || {
         let (large, small) = if transposed { (gradient, x) } else { (x, gradient) };
-        let kernel: Vec<i64> = weight.sizes()[2..].iter().map(|&size| size as i64).collect();
-        let lists = [&kernel[..], stride, padding, dilation].map(Attr::ints);
-        let [kernel, stride, padding, dilation] = lists;
-        call(Op::ConvolutionWeight, &[large, small], &[kernel, stride, padding, dilation, Attr::int(groups)])
+        let attrs = ConvolutionWeight {
+            kernel: attrs::ints(&weight.sizes()[2..]),
+            stride: ints(stride),
+            padding: ints(padding),
+            dilation: ints(dilation),
+            groups,
+        };
+        call(Op::ConvolutionWeight, &[large, small], &Attrs::from(attrs))
     };
     let others: Vec<i64> = (0..gradient.dim() as i64).filter(|&dim| dim != 1).collect();
     Ok((

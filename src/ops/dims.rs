@@ -1,5 +1,6 @@
 //! Lists of dimensions or sizes as arguments.
 
+use crate::ir::attrs::Ints;
 use smallvec::SmallVec;
 
 /// Dimension numbers, or sizes where −1 has a meaning: one number, an array, a slice or a vector.
@@ -14,6 +15,11 @@ impl Dims {
     pub fn as_slice(&self) -> &[i64] {
         &self.0
     }
+}
+
+/// The numbers as the argument of a row.
+pub(crate) fn ints(dims: impl Into<Dims>) -> Ints {
+    Ints::from_slice(dims.into().as_slice())
 }
 
 impl From<()> for Dims {

@@ -4,10 +4,12 @@
 //! matrix product: labels that both have and that are needed later are its batch, labels that both have and nobody
 //! needs are summed over. A dim of size 1 broadcasts, which here means that its label is dropped.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
+
+static EINSUM: Composite = Composite::new("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor");
 
 /// The sum of products that an equation names: `einsum("bij,bjk->bik", &[&a, &b])`. A label that the result lacks is
 /// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims. All have one dtype,
@@ -16,7 +18,6 @@ use crate::tensor::handle::Tensor;
 /// # Errors
 /// If the equation does not fit the tensors, or sizes of one label differ and are not 1.
 pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
-    static EINSUM: Composite = Composite::new("aten::einsum");
     let tensors: Vec<Tensor> = tensors.iter().map(|&tensor| tensor.clone()).collect();
     EINSUM.call((equation, &tensors[..], None::<&[i64]>))
 }
@@ -24,7 +25,7 @@ pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
 const OP: &str = "einsum";
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    library.def_kernel("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", einsum_of)?;
+    library.composite(&EINSUM, einsum_of)?;
     Ok(())
 }
 

@@ -10,9 +10,12 @@ use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{self, Arange, Full};
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
-use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
+use crate::ir::{Attr, Attrs, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
 use crate::ops::arguments::{check_storage, count, counts};
+use crate::ops::conversions::ordered;
+use crate::ops::dims::ints;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 
@@ -45,8 +48,8 @@ impl Tensor {
     pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
         // Checked before the sizes become signed numbers.
         checked_numel("full", sizes, 1)?;
-        let sizes = sizes.iter().map(|&size| size as i64).collect();
-        call(Op::Full, &[], &[Attr::Ints(sizes), Attr::Scalar(value.into()), dtype_attr(dtype.into())])
+        let attrs = Full { size: attrs::ints(sizes), fill_value: value.into(), dtype: dtype.into() };
+        call(Op::Full, &[], &Attrs::from(attrs))
     }
 
     /// `start`, `start + step`, … up to but without `end`: 1-dim, i64 if all three are whole numbers, else the default
@@ -122,8 +125,7 @@ pub(crate) fn arange_on(
     step: Scalar,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    let [start, end, step] = [start, end, step].map(Attr::Scalar);
-    made_on(device, Op::Arange, &[start, end, step, dtype_attr(dtype)])
+    made_on(device, Op::Arange, &Attrs::from(Arange { start, end, step, dtype }))
 }
 
 /// A filled row-major tensor on a device.
@@ -132,8 +134,7 @@ pub(crate) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Opt
         // Checked before the sizes become signed numbers.
         checked_numel("full", sizes, 1)?;
     }
-    let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
-    made_on(device, Op::Full, &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])
+    made_on(device, Op::Full, &Attrs::from(Full { size: ints(sizes), fill_value: value, dtype }))
 }
 
 /// The whole numbers from `start` up to but without `end` on a device, i64 unless another dtype is named.
@@ -207,10 +208,6 @@ fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-fn dtype_attr(dtype: Option<DType>) -> Attr {
-    dtype.map_or(Attr::None, Attr::DType)
-}
-
 const OPTIONS: &str = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
@@ -275,7 +272,7 @@ fn empty(
         None | Some(MemoryFormat::Contiguous | MemoryFormat::Preserve) => contiguous_strides(&sizes),
         Some(format) => {
             let model = TensorType::contiguous(DType::DEFAULT_FLOAT, &sizes);
-            Op::Clone.infer(&[&model], &[format.into()])?.strides
+            Op::Clone.infer(&[&model], &ordered(format))?.strides
         }
     };
     blank(device.unwrap_or(Device::CPU), "empty", &sizes, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
@@ -417,7 +414,7 @@ fn full_like(
 
 /// The strides of a dense tensor like `x` in an order of memory; that of `x` unless one is given.
 pub(crate) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
-    Ok(Op::Clone.infer(&[&x.ty()], &[format.unwrap_or(MemoryFormat::Preserve).into()])?.strides)
+    Ok(Op::Clone.infer(&[&x.ty()], &ordered(format.unwrap_or(MemoryFormat::Preserve)))?.strides)
 }
 
 fn arange_to(

@@ -4,26 +4,25 @@
 //! from is computed from ranges, in f32 (f64 for f64 images), with the roundings of PyTorch, because a pixel more or less
 //! decides which one is the nearest. Padding is in `padding.rs`.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Op, Scalar};
 use crate::ops::arguments::{count, need_float, widened};
-use crate::ops::dims::Dims;
+use crate::ops::composite::Composite;
+use crate::ops::conversions::ordered;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 
-/// Where the elements of a border come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Border {
-    /// Back from the edge, which is not repeated itself.
-    Reflect,
-    /// The edge.
-    Replicate,
-    /// On from the other edge.
-    Circular,
-}
+static NEAREST: Composite = Composite::new(
+    "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+);
+static BILINEAR: Composite = Composite::new(
+    "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? \
+     scales_w=None) -> Tensor",
+);
+static PIXEL_SHUFFLE: Composite = Composite::new("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor");
+static PIXEL_UNSHUFFLE: Composite = Composite::new("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor");
 
 /// How a pixel of a resized plane follows from those around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +35,13 @@ pub enum Interpolation {
     BilinearCorners,
 }
 
-/// Padding and pixels.
+/// Planes of pixels.
 impl Tensor {
     /// `(N, C, H, W)` with planes of other sizes. The dtype is kept.
     ///
     /// # Errors
     /// If there are not 4 dims, a size is 0, or the dtype is not floating and something lies between.
     pub fn resize2d(&self, sizes: [i64; 2], interpolation: Interpolation) -> Result<Tensor> {
-        static NEAREST: Composite = Composite::new("aten::upsample_nearest2d");
-        static BILINEAR: Composite = Composite::new("aten::upsample_bilinear2d");
         let (sizes, none) = (&sizes[..], None::<f64>);
         match interpolation {
             Interpolation::Nearest => NEAREST.call((self, sizes, none, none)),
@@ -53,27 +50,11 @@ impl Tensor {
         }
     }
 
-    /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
-    /// dim first. A negative count crops. The dtype is kept.
-    ///
-    /// # Errors
-    /// If the counts do not fit the rank, or the border is wider than the source allows.
-    pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
-        static PAD: Composite = Composite::new("aten::pad");
-        let mode = match border {
-            Border::Reflect => "reflect",
-            Border::Replicate => "replicate",
-            Border::Circular => "circular",
-        };
-        PAD.call((self, pads.into().as_slice(), mode, None::<f64>))
-    }
-
     /// `(…, C r², H, W)` as `(…, C, H r, W r)`. The dtype is kept.
     ///
     /// # Errors
     /// If there are fewer than 3 dims or the channels are not divisible by `factor²`.
     pub fn pixel_shuffle(&self, factor: i64) -> Result<Tensor> {
-        static PIXEL_SHUFFLE: Composite = Composite::new("aten::pixel_shuffle");
         PIXEL_SHUFFLE.call((self, factor))
     }
 
@@ -82,17 +63,16 @@ impl Tensor {
     /// # Errors
     /// If there are fewer than 3 dims or the planes are not divisible by `factor`.
     pub fn pixel_unshuffle(&self, factor: i64) -> Result<Tensor> {
-        static PIXEL_UNSHUFFLE: Composite = Composite::new("aten::pixel_unshuffle");
         PIXEL_UNSHUFFLE.call((self, factor))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", pixel_shuffle)?
-        .def_kernel("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", pixel_unshuffle)?
+        .composite(&PIXEL_SHUFFLE, pixel_shuffle)?
+        .composite(&PIXEL_UNSHUFFLE, pixel_unshuffle)?
         .def_kernel("channel_shuffle(Tensor self, SymInt groups) -> Tensor", channel_shuffle)?;
-    Ok(())
+    upsampling(library)
 }
 
 /// `(…, C r², H, W)` becomes `(…, C, H r, W r)`.
@@ -155,18 +135,14 @@ fn planes<'a>(op: &str, x: &'a Tensor, factor: i64) -> Result<(usize, &'a [usize
 fn rearranged(x: &Tensor, split: &[usize], n_outer: usize, order: &[usize], sizes: &[usize]) -> Result<Tensor> {
     let dims: Vec<i64> = (0..n_outer).chain(order.iter().map(|dim| dim + n_outer)).map(|dim| dim as i64).collect();
     let moved = x.reshape(split)?.permute(dims)?;
-    call(Op::Clone, &[&moved], &[MemoryFormat::Contiguous.into()])?.view(sizes)
+    call(Op::Clone, &[&moved], &ordered(MemoryFormat::Contiguous))?.view(sizes)
 }
 
-pub(crate) fn register_upsampling(library: &mut Library) -> Result<()> {
+fn upsampling(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> \
-             Tensor",
-            |x: &Tensor, sizes: &[i64], height: Option<f64>, width: Option<f64>| {
-                resized("upsample_nearest2d", x, sizes, [height, width], Way::Nearest)
-            },
-        )?
+        .composite(&NEAREST, |x: &Tensor, sizes: &[i64], height: Option<f64>, width: Option<f64>| {
+            resized("upsample_nearest2d", x, sizes, [height, width], Way::Nearest)
+        })?
         .def_kernel(
             "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
             |x: &Tensor, sizes: Option<&[i64]>, scales: Option<&[f64]>| {
@@ -174,13 +150,9 @@ pub(crate) fn register_upsampling(library: &mut Library) -> Result<()> {
                 resized("upsample_nearest2d", x, &sizes, scales, Way::Nearest)
             },
         )?
-        .def_kernel(
-            "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? \
-             scales_w=None) -> Tensor",
-            |x: &Tensor, sizes: &[i64], corners: bool, height: Option<f64>, width: Option<f64>| {
-                resized("upsample_bilinear2d", x, sizes, [height, width], Way::linear(corners))
-            },
-        )?
+        .composite(&BILINEAR, |x: &Tensor, sizes: &[i64], corners: bool, height: Option<f64>, width: Option<f64>| {
+            resized("upsample_bilinear2d", x, sizes, [height, width], Way::linear(corners))
+        })?
         .def_kernel(
             "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
              -> Tensor",

@@ -1,22 +1,21 @@
-//! Methods that write to their tensor.
+//! Methods that write to their tensor: `copy_`, `fill_`, `zero_`, and how the others are written.
 //!
 //! Every method that is one row of the op table and may be written in place is written down once, by [`row_methods`],
-//! and gives both forms: they differ in nothing but the call. The in-place forms of composite operators call the
-//! operator `x_`, so gradients, traces and modes see what `mutation.rs` says of it. None returns the tensor: it is
-//! there already. Sizes, strides and dtype of a tensor never change.
+//! and gives both forms: they differ in nothing but the call. The in-place form of a composite calls the operator `x_`
+//! ([`in_place_methods`]), so gradients, traces and modes see what `written_forms.rs` says of it. None returns the
+//! tensor: it is there already. Sizes, strides and dtype of a tensor never change.
 
-use crate::dispatch::composite::Composite;
-use crate::error::Result;
-use crate::ir::Scalar;
-use crate::ops::mutation::copy_operator;
-use crate::ops::operators::Operand;
+use crate::dispatch::builtins::copy_operator;
+use crate::dispatch::kernel::Kernel;
+use crate::error::{Error, Result};
+use crate::ir::{Op, Scalar};
 use crate::tensor::handle::Tensor;
 
 /// Methods that are one row of the op table each, and their in-place forms.
 ///
 /// ```text
 /// /// Documentation of the method.
-/// method method_(argument: Type) |x, call| call(Op::Row, &[x, argument], &[Attr::None]);
+/// method method_(argument: Type) |x, call| call(Op::Row, &[x], &Attrs::from(Row { argument }));
 /// ```
 macro_rules! row_methods {
     ($(
@@ -44,71 +43,26 @@ macro_rules! row_methods {
 }
 pub(crate) use row_methods;
 
-/// In-place methods that are one operator each.
+/// In-place methods of composites.
 ///
 /// ```text
-/// method method_ "aten::operator_" (argument: Type) (self, argument);
+/// method method_ COMPOSITE (argument: Type) (self, argument);
 /// ```
-macro_rules! operator_methods {
-    ($($name:ident $in_place:ident $operator:literal ($($argument:ident: $ty:ty),*) ($x:ident $(, $value:expr)*);)*) => {$(
-        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: views of the same elements see it. Sizes")]
-        /// and dtype stay.
+macro_rules! in_place_methods {
+    ($(
+        $name:ident $in_place:ident $composite:ident ($($argument:ident: $ty:ty),*) ($x:ident $(, $value:expr)*);
+    )*) => {$(
+        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: views of the same elements see it.")]
+        /// Sizes and dtype stay.
         ///
         /// # Errors
         #[doc = concat!("As [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
-        pub fn $in_place(&$x, $($argument: $ty),*) -> Result<()> {
-            static OPERATOR: Composite = Composite::new($operator);
-            OPERATOR.call::<_, Tensor>(($x, $($value),*)).map(|_| ())
+        pub fn $in_place(&$x, $($argument: $ty),*) -> $crate::error::Result<()> {
+            $composite.call_in_place(($x, $($value),*))
         }
     )*};
 }
-
-/// Element by element.
-impl Tensor {
-    operator_methods! {
-        celu celu_ "aten::celu_" (alpha: impl Into<Scalar>) (self, alpha.into());
-        nan_to_num nan_to_num_ "aten::nan_to_num_" (nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>)
-            (self, nan, posinf, neginf);
-        dropout dropout_ "aten::dropout_" (p: f64, training: bool) (self, p, training);
-    }
-
-    /// In-place form of [`Tensor::float_power`]: views of the same elements see it. The result is rounded to the dtype.
-    ///
-    /// # Errors
-    /// As [`Tensor::float_power`] and [`Tensor::copy_`], and for integers and bools.
-    pub fn float_power_<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<()> {
-        static NUMBER: Composite = Composite::new("aten::float_power_.Scalar");
-        static TENSOR: Composite = Composite::new("aten::float_power_.Tensor");
-        match exponent.into() {
-            Operand::Number(exponent) => NUMBER.call::<_, Tensor>((self, exponent)),
-            exponent => TENSOR.call::<_, Tensor>((self, &*exponent.tensor()?)),
-        }
-        .map(|_| ())
-    }
-}
-
-/// Writes to elements by index.
-impl Tensor {
-    operator_methods! {
-        index_put index_put_ "aten::index_put_" (indices: &[Option<Tensor>], values: &Tensor, accumulate: bool)
-            (self, indices, values, accumulate);
-        index_add index_add_ "aten::index_add_" (dim: i64, index: &Tensor, source: &Tensor)
-            (self, dim, index, source, Scalar::Int(1));
-        index_add_scaled index_add_scaled_ "aten::index_add_"
-            (dim: i64, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>)
-            (self, dim, index, source, alpha.into());
-        index_copy index_copy_ "aten::index_copy_" (dim: i64, index: &Tensor, source: &Tensor)
-            (self, dim, index, source);
-        index_fill index_fill_ "aten::index_fill_.int_Scalar" (dim: i64, index: &Tensor, value: impl Into<Scalar>)
-            (self, dim, index, value.into());
-        index_fill_with index_fill_with_ "aten::index_fill_.int_Tensor" (dim: i64, index: &Tensor, value: &Tensor)
-            (self, dim, index, value);
-        put put_ "aten::put_" (index: &Tensor, source: &Tensor, accumulate: bool) (self, index, source, accumulate);
-        masked_scatter masked_scatter_ "aten::masked_scatter_" (mask: &Tensor, source: &Tensor) (self, mask, source);
-        scatter_value scatter_value_ "aten::scatter_.value" (dim: i64, index: &Tensor, value: impl Into<Scalar>)
-            (self, dim, index, value.into());
-    }
-}
+pub(crate) use in_place_methods;
 
 /// Overwriting.
 impl Tensor {
@@ -146,4 +100,21 @@ impl Tensor {
         let repeats = |&dim: &usize| self.sizes()[dim] > 1 && self.strides()[dim] == 0;
         (0..self.dim()).filter(repeats).try_fold(self.clone(), |once, dim| once.slice(dim as i64, 0, 1, 1))
     }
+}
+
+/// The kernel of the in-place form of a row, if it is not a call of the row: a number is written without another tensor,
+/// and also where several elements are one.
+pub(crate) fn own_kernel(op: Op) -> Option<Kernel> {
+    if op == Op::FillScalar {
+        return Some(Kernel::typed(|x: &Tensor, value: Scalar| x.fill_(value).map(|()| x.clone())));
+    }
+    (op == Op::Fill).then(|| Kernel::typed(fill))
+}
+
+fn fill(x: &Tensor, value: &Tensor) -> Result<Tensor> {
+    if value.dim() != 0 {
+        let what = format!("fill_ takes a 0-dim value, not one of shape {:?}", value.sizes());
+        return Err(Error::shape("fill_", what, "select one element, or use copy_"));
+    }
+    x.copy_(value).map(|()| x.clone())
 }

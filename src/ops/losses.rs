@@ -2,16 +2,33 @@
 //!
 //! Each is computed in f32 or wider from the first part to the last and rounded once. Gradients come through the parts,
 //! which are written so that the unchosen side of a condition never divides by zero: a class with probability 0
-//! contributes nothing to the Kullback-Leibler divergence and its gradient. Losses of classes are in `classification.rs`.
+//! contributes nothing to the Kullback-Leibler divergence and its gradient. Losses of classes are in
+//! `cross_entropy.rs`.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Op, promote_all};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
+
+static MSE_LOSS: Composite = Composite::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor");
+static L1_LOSS: Composite = Composite::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor");
+static SMOOTH_L1_LOSS: Composite =
+    Composite::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor");
+static HUBER_LOSS: Composite =
+    Composite::new("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor");
+static BINARY_CROSS_ENTROPY: Composite = Composite::new(
+    "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
+);
+static WITH_LOGITS: Composite = Composite::new(
+    "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int \
+     reduction=Mean) -> Tensor",
+);
+static KL_DIV: Composite =
+    Composite::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor");
 
 /// What becomes of the elements of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,7 +44,7 @@ pub enum Reduction {
 
 impl Reduction {
     /// The number that stands for it in an operator's arguments.
-    fn number(self) -> i64 {
+    pub(crate) fn number(self) -> i64 {
         match self {
             Reduction::None => 0,
             Reduction::Mean => 1,
@@ -46,25 +63,6 @@ impl Reduction {
     }
 }
 
-/// The arguments of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`] that are rarely given.
-#[derive(Debug, Clone)]
-pub struct CrossEntropy<'a> {
-    /// A factor for each class.
-    pub weight: Option<&'a Tensor>,
-    /// What becomes of the losses; the mean is over the weights of the targets.
-    pub reduction: Reduction,
-    /// Targets of this class number count for nothing.
-    pub ignore_index: i64,
-    /// How much of each target is spread evenly over all classes, from 0 to 1.
-    pub label_smoothing: f64,
-}
-
-impl Default for CrossEntropy<'_> {
-    fn default() -> Self {
-        CrossEntropy { weight: None, reduction: Reduction::Mean, ignore_index: -100, label_smoothing: 0.0 }
-    }
-}
-
 /// Element-wise losses. Sizes are broadcast and dtypes promoted; 16-bit floats are computed in f32.
 impl Tensor {
     /// Squared distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
@@ -73,7 +71,6 @@ impl Tensor {
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-        static MSE_LOSS: Composite = Composite::new("aten::mse_loss");
         MSE_LOSS.call((self, target, reduction.number()))
     }
 
@@ -83,7 +80,6 @@ impl Tensor {
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-        static L1_LOSS: Composite = Composite::new("aten::l1_loss");
         L1_LOSS.call((self, target, reduction.number()))
     }
 
@@ -93,7 +89,6 @@ impl Tensor {
     /// # Errors
     /// If `beta` is negative, a dtype is not floating or the sizes do not broadcast.
     pub fn smooth_l1_loss(&self, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
-        static SMOOTH_L1_LOSS: Composite = Composite::new("aten::smooth_l1_loss");
         SMOOTH_L1_LOSS.call((self, target, reduction.number(), beta))
     }
 
@@ -103,7 +98,6 @@ impl Tensor {
     /// # Errors
     /// If `delta` is not positive, a dtype is not floating or the sizes do not broadcast.
     pub fn huber_loss(&self, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
-        static HUBER_LOSS: Composite = Composite::new("aten::huber_loss");
         HUBER_LOSS.call((self, target, reduction.number(), delta))
     }
 
@@ -118,7 +112,6 @@ impl Tensor {
         weight: Option<&Tensor>,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        static BINARY_CROSS_ENTROPY: Composite = Composite::new("aten::binary_cross_entropy");
         BINARY_CROSS_ENTROPY.call((self, target, weight, reduction.number()))
     }
 
@@ -135,7 +128,6 @@ impl Tensor {
         pos_weight: Option<&Tensor>,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        static WITH_LOGITS: Composite = Composite::new("aten::binary_cross_entropy_with_logits");
         WITH_LOGITS.call((self, target, weight, pos_weight, reduction.number()))
     }
 
@@ -147,64 +139,19 @@ impl Tensor {
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
     pub fn kl_div(&self, target: &Tensor, reduction: Reduction, log_target: bool) -> Result<Tensor> {
-        static KL_DIV: Composite = Composite::new("aten::kl_div");
         KL_DIV.call((self, target, reduction.number(), log_target))
-    }
-}
-
-/// Classification losses: class numbers, or one probability per class, along dim 1 (dim 0 of a 1-dim input).
-impl Tensor {
-    /// Negative log-likelihood: `-weight[t] * self[t]` of log-probabilities `(N, C, …)` or `(C)` at the class numbers
-    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used. The losses have the sizes of the batch, `(N, …)` or
-    /// `()`; `reduction` gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
-    ///
-    /// # Errors
-    /// If the input is not floating, the target is not i64 or u8 or does not fit it, a class number is out of range,
-    /// or there is not one weight per class.
-    pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
-        static NLL_LOSS: Composite = Composite::new("aten::nll_loss_nd");
-        let CrossEntropy { weight, reduction, ignore_index, .. } = *options;
-        NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
-    }
-
-    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it has
-    /// the sizes of the input, probabilities. The losses have the sizes of the batch, `(N, …)` or `()`; `reduction`
-    /// gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
-    ///
-    /// # Errors
-    /// As [`Tensor::nll_loss`]; probabilities must be floating, and take no `ignore_index` from 0 up.
-    pub fn cross_entropy(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
-        static CROSS_ENTROPY: Composite = Composite::new("aten::cross_entropy_loss");
-        let CrossEntropy { weight, reduction, ignore_index, label_smoothing } = *options;
-        CROSS_ENTROPY.call((self, target, weight, reduction.number(), ignore_index, label_smoothing))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", mse_loss)?
-        .def_kernel("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", l1_loss)?
-        .def_kernel(
-            "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
-            smooth_l1_loss,
-        )?
-        .def_kernel(
-            "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
-            huber_loss,
-        )?
-        .def_kernel(
-            "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
-            binary_cross_entropy,
-        )?
-        .def_kernel(
-            "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? \
-             pos_weight=None, int reduction=Mean) -> Tensor",
-            binary_cross_entropy_with_logits,
-        )?
-        .def_kernel(
-            "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
-            kl_div,
-        )?;
+        .composite(&MSE_LOSS, mse_loss)?
+        .composite(&L1_LOSS, l1_loss)?
+        .composite(&SMOOTH_L1_LOSS, smooth_l1_loss)?
+        .composite(&HUBER_LOSS, huber_loss)?
+        .composite(&BINARY_CROSS_ENTROPY, binary_cross_entropy)?
+        .composite(&WITH_LOGITS, binary_cross_entropy_with_logits)?
+        .composite(&KL_DIV, kl_div)?;
     gradients(library)
 }
 

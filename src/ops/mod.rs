@@ -1,9 +1,13 @@
 //! What does an operator do? Every operator by subject, one file each.
 //!
-//! A subject's file holds the methods, the schemas and decompositions of its composites, and the arguments that are
-//! rarely given. The rows of `ir`'s op table hold schema, scalar body and derivative of the operators that are made of
-//! nothing else; their regular methods are written by the table (`methods`). Indexing, text and conversions stand here
-//! too, because they are made of calls of operators. How gradients flow is told by `autograd` alone.
+//! The file of a subject is the home of its operators. It holds their methods with the in-place forms, the schemas and
+//! decompositions of composites ([`composite`]), and the structures of arguments that are rarely given. The rows of
+//! `ir`'s op table hold schema, scalar body and derivative of the operators that are made of nothing else. Methods of
+//! rows without arguments are written by the table (`methods`). The operators `x_`, `x.out` and `x_copy` follow from
+//! `x` (`written_forms`, `view_forms`). How gradients flow is told by `autograd` alone.
+//!
+//! Besides subjects there are files for what is made of calls of operators: Rust's `+` and `-` (`operators`), indexing
+//! (`subscript`), text (`format`), and tensors from Rust values and back (`element`, `convert`).
 
 pub(crate) mod activations;
 pub(crate) mod adaptive_pooling;
@@ -11,22 +15,26 @@ pub(crate) mod arguments;
 pub(crate) mod attention;
 pub(crate) mod backend;
 pub(crate) mod batch_norm;
-pub(crate) mod classification;
+pub(crate) mod composite;
 pub(crate) mod conversions;
 pub(crate) mod convert;
 pub(crate) mod convolution;
+pub(crate) mod cross_entropy;
 pub(crate) mod derivative;
+pub(crate) mod diagonals;
 pub(crate) mod dims;
+pub(crate) mod dropout;
 pub(crate) mod einsum;
 pub(crate) mod element;
 pub(crate) mod factories;
 pub(crate) mod format;
 pub(crate) mod images;
 pub(crate) mod in_place;
-pub(crate) mod index_operators;
+pub(crate) mod index_slices;
 pub(crate) mod indexing;
 pub(crate) mod joins;
 pub(crate) mod losses;
+pub(crate) mod masks;
 pub(crate) mod methods;
 pub(crate) mod mutation;
 #[cfg(feature = "ndarray")]
@@ -35,7 +43,6 @@ pub mod nn;
 pub(crate) mod normalization;
 pub(crate) mod norms;
 pub(crate) mod operators;
-pub(crate) mod own_shapes;
 pub(crate) mod padding;
 pub(crate) mod pieces;
 pub(crate) mod pointwise;
@@ -43,7 +50,7 @@ pub(crate) mod pooling;
 pub(crate) mod products;
 pub(crate) mod random;
 pub(crate) mod random_fills;
-pub(crate) mod random_operators;
+pub(crate) mod rearranging;
 pub(crate) mod reductions;
 pub(crate) mod register;
 pub(crate) mod reshaping;
@@ -51,11 +58,14 @@ pub(crate) mod scatters;
 pub(crate) mod sorting;
 pub(crate) mod subscript;
 pub(crate) mod transfer;
+pub(crate) mod view_forms;
 pub(crate) mod views;
+pub(crate) mod written_forms;
 
 pub use dims::Dims;
 pub use element::Element;
-pub use joins::{cat, embedding, stack};
+pub use indexing::embedding;
+pub use joins::{cat, stack};
 #[cfg(feature = "ndarray")]
 pub use ndarray::NdView;
 pub use operators::Operand;

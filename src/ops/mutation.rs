@@ -1,259 +1,58 @@
-//! Writing: `copy_`, and the in-place and `out` forms of other operators. The methods are in `in_place.rs`.
+//! Writing to a tensor: `copy_`, and calls of rows in place.
 //!
 //! `copy_` is the one operator that writes. The in-place form of an operator is its functional form followed by
-//! `copy_`, so gradients, traces and versions need to know about `copy_` alone; where none of them is concerned, the
-//! kernel of the functional form writes straight to the target; of a write by index it touches what the index names. A
-//! target keeps its shape, strides and dtype.
+//! `copy_`, so gradients, traces and versions need to know about `copy_` alone. Where none of them is concerned, the
+//! kernel of the functional form writes straight to the target. A write by index touches what the index names. A target
+//! keeps its shape, strides and dtype.
+//!
+//! The methods are in `in_place.rs` and beside those that give a new tensor. The operators `x_` and `x.out` are in
+//! `written_forms.rs`.
 
+use crate::device::DeviceKind;
+use crate::dispatch::builtins::{Builtins, in_place};
+use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::{is_grad_enabled, is_inference_mode};
-use crate::ops::derivative::reads_first;
-
-use crate::device::DeviceKind;
-use crate::dispatch::builtins::op_of;
-use crate::dispatch::dispatcher::Dispatcher;
-use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::rows::unpack;
-use crate::dispatch::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
-use crate::dispatch::value::{Stack, Value};
 use crate::eager;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Attrs, DType, Meaning, Op, Routine, Scalar, TensorType};
+use crate::ir::attrs::Cast;
+use crate::ir::{Attr, Attrs, DType, Meaning, MemoryFormat, Op, Routine, TensorType};
+use crate::ops::conversions::ordered;
+use crate::ops::derivative::reads_first;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
-use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 const COPY: &str = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)";
 
-static COPY_OPERATOR: OnceLock<Operator> = OnceLock::new();
-
-/// The operator `copy_`.
-pub(crate) fn copy_operator() -> Result<&'static Operator> {
-    crate::dispatch::builtins::load()?;
-    COPY_OPERATOR.get().ok_or_else(|| Error::Internal { message: "copy_ is not registered".into() })
-}
-
-/// Registers `copy_`, and the in-place and `out` forms of every element-wise operator and of those that write by index.
-pub(crate) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Result<()> {
-    let mut definitions = Library::fragment("aten")?;
-    definitions.def(COPY)?;
-    definitions
-        .def_kernel("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", |x: &Tensor, value: Scalar| {
-            x.fill_(value).map(|()| x.clone())
-        })?
-        .def_kernel("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", |x: &Tensor, value: &Tensor| {
-            if value.dim() != 0 {
-                let what = format!("fill_ takes a 0-dim value, not one of shape {:?}", value.sizes());
-                return Err(Error::shape("fill_", what, "select one element, or use copy_"));
-            }
-            x.copy_(value).map(|()| x.clone())
-        })?
-        .def_kernel("zero_(Tensor(a!) self) -> Tensor(a!)", |x: &Tensor| x.zero_().map(|()| x.clone()))?;
+/// Defines `copy_` and what is one call of it.
+pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
+    let mut library = Library::fragment("aten")?;
+    let copy = library.def_operator(COPY)?;
     for (key, kernel) in [
         (DispatchKey::CPU, Kernel::typed(copy_cpu)),
         (DispatchKey::CUDA, Kernel::typed(copy_cuda)),
         (DispatchKey::Meta, Kernel::typed(copy_meta)),
     ] {
-        definitions.impl_for("aten::copy_", key, kernel)?;
+        library.impl_operator_for(&copy, key, kernel)?;
     }
-    COPY_OPERATOR.get_or_init(|| Dispatcher::global().lookup("aten::copy_").expect("it was defined above"));
-    let rows: HashSet<OperatorName> = by_op
-        .iter()
-        .zip(Op::ALL)
-        .filter(|(_, op)| matches!(op.row().meaning, Meaning::Body(..)))
-        .map(|(operator, _)| operator.name().clone())
-        .collect();
-    for name in Dispatcher::global().operator_names() {
-        let Some(functional) = Dispatcher::global().find(&name) else { continue };
-        if let Some(schema) = functional.schema().filter(|schema| has_written_forms(schema, &rows)) {
-            let is_row = rows.contains(&schema.name);
-            derive(&mut definitions, &functional, schema, is_row)?;
-        }
-    }
-    libraries.push(definitions);
+    library.def_kernel("zero_(Tensor(a!) self) -> Tensor(a!)", |x: &Tensor| x.zero_().map(|()| x.clone()))?;
+    builtins.copy = Some(copy);
+    builtins.libraries.push(library);
     Ok(())
 }
 
-/// Overloads of element-wise composites that do the same as a row of their name.
-const COMPOSITE_OVERLOADS: [&str; 3] = ["Scalar", "Scalar_mode", "Tensor_Scalar"];
-
-/// Operators that are no element-wise rows and keep the shape of their first operand: all their overloads are written.
-const SHAPE_KEEPERS: [&str; 18] = [
-    "aten::clamp",
-    "aten::clamp_min",
-    "aten::clamp_max",
-    "aten::masked_fill",
-    "aten::nan_to_num",
-    "aten::celu",
-    "aten::float_power",
-    "aten::cumsum",
-    "aten::cumprod",
-    "aten::scatter",
-    "aten::scatter_add",
-    "aten::scatter_reduce",
-    "aten::index_put",
-    "aten::index_add",
-    "aten::index_copy",
-    "aten::index_fill",
-    "aten::masked_scatter",
-    "aten::put",
-];
-
-/// Whether the operator's result may take the place of its first operand.
-fn has_written_forms(schema: &Schema, rows: &HashSet<OperatorName>) -> bool {
-    let takes_self = schema.arguments.first().is_some_and(|first| first.ty == Type::Tensor && first.name == "self");
-    let gives_one = matches!(&schema.returns[..], [one] if one.ty == Type::Tensor && one.alias.is_none());
-    let is_ours = schema.name.name.starts_with("aten::") && !schema.name.name.starts_with("aten::_");
-    // What chooses an order of memory makes a tensor of its own.
-    let keeps_layout = !schema.arguments.iter().any(|argument| argument.name == "memory_format");
-    let OperatorName { name, overload } = &schema.name;
-    let by_name = rows.contains(&schema.name)
-        || (COMPOSITE_OVERLOADS.contains(&&**overload) && rows.iter().any(|row| row.name == *name))
-        || SHAPE_KEEPERS.contains(&&**name);
-    takes_self && gives_one && is_ours && keeps_layout && by_name
-}
-
-/// Names of in-place forms that do not follow from the functional form: functional overload, in-place overload.
-const INPLACE_OVERLOADS: [(&str, &str, &str); 5] = [
-    ("aten::float_power", "Tensor_Tensor", "Tensor"),
-    ("aten::float_power", "Tensor_Scalar", "Scalar"),
-    ("aten::pow", "Tensor_Tensor", "Tensor"),
-    ("aten::pow", "Tensor_Scalar", "Scalar"),
-    ("aten::floor_divide", "", "Tensor"),
-];
-
-/// The name of the in-place form of a functional operator.
-fn in_place_name(functional: &OperatorName) -> OperatorName {
-    let OperatorName { name, overload } = functional;
-    let other = INPLACE_OVERLOADS.iter().find(|(op, of, _)| op == name && of == overload);
-    let overload = other.map_or_else(|| overload.clone(), |(_, _, overload)| (*overload).into());
-    OperatorName { name: format!("{name}_"), overload }
-}
-
-/// Defines `x_` and `x.out` for a functional operator `x`.
-fn derive(library: &mut Library, functional: &Operator, schema: &Schema, is_row: bool) -> Result<()> {
-    let OperatorName { name, overload } = &schema.name;
-    let written = Some(AliasInfo { before: vec!["a".into()], is_write: true, after: Vec::new() });
-    let mut returned = schema.returns.clone();
-    returned[0].alias = written.clone();
-
-    let mut in_place = Schema { returns: returned.clone(), ..schema.clone() };
-    in_place.name = in_place_name(&schema.name);
-    in_place.arguments[0].alias = written.clone();
-    define(
-        library,
-        &in_place,
-        Kernel::boxed({
-            let functional = functional.clone();
-            move |_, _, stack| run_in_place(&functional, stack)
-        }),
-    )?;
-
-    let mut out = Schema { returns: returned, ..schema.clone() };
-    out.name = OperatorName { name: name.clone(), overload: out_overload(overload, is_row) };
-    out.arguments.push(Parameter {
-        name: "out".into(),
-        ty: Type::Tensor,
-        alias: written,
-        default: None,
-        kwarg_only: true,
-    });
-    define(
-        library,
-        &out,
-        Kernel::boxed({
-            let functional = functional.clone();
-            move |_, _, stack| run_out(&functional, stack)
-        }),
-    )
-}
-
-fn out_overload(overload: &str, is_row: bool) -> String {
-    match overload {
-        "" => "out".into(),
-        "Tensor" if is_row => "out".into(),
-        "Tensor_mode" => "out_mode".into(),
-        other => format!("{other}_out"),
-    }
-}
-
-/// Defines an operator with a decomposition, unless one of that name is there already.
-fn define(library: &mut Library, schema: &Schema, kernel: Kernel) -> Result<()> {
-    if Dispatcher::global().find(&schema.name).is_none() {
-        library.def_kernel(&schema.to_string(), kernel.named("mutation"))?;
-    }
-    Ok(())
-}
-
-fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
-    let name = functional.name().to_string();
-    let Some(Value::Tensor(target)) = stack.first().cloned() else {
-        return Err(Error::argument(name, "the first argument is to be written to, so it must be a tensor"));
-    };
-    check_target(&name, &target)?;
-    let recorded = is_grad_enabled() && stack.iter().flat_map(Value::tensors).any(Tensor::requires_grad);
-    let reads = match op_of(functional).filter(|_| recorded) {
-        Some(op) => {
-            let (tensors, attrs) = unpack(op, stack)?;
-            reads_first(op, &attrs, &tensors.iter().collect::<SmallVec<[&Tensor; 4]>>())?
-        }
-        None => recorded,
-    };
-    if reads {
-        stack[0] = Value::Tensor(as_it_was(&target)?);
-    }
-    functional.call_boxed(stack)?;
-    let result = stack.pop().and_then(|value| value.tensors().next().cloned());
-    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
-    write(&name, &target, &result)?;
-    stack.clear();
-    stack.push(Value::Tensor(target));
-    Ok(())
-}
-
-/// The target before it is written to, for a way back that reads it: a copy with its history.
-fn as_it_was(target: &Tensor) -> Result<Tensor> {
-    crate::dispatch::rows::call(Op::Clone, &[target], &[Attr::None])
-}
-
-fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
-    let name = functional.name().to_string();
-    let Some(Value::Tensor(out)) = stack.pop() else {
-        return Err(Error::argument(name, "out must be a tensor"));
-    };
-    let recorded = is_grad_enabled() && stack.iter().flat_map(Value::tensors).chain([&out]).any(Tensor::requires_grad);
-    if recorded {
-        return Err(Error::argument(
-            name,
-            "functions with out=... arguments don't support automatic differentiation, but one of the arguments \
-             requires grad; call the form without out",
-        ));
-    }
-    check_target(&name, &out)?;
-    functional.call_boxed(stack)?;
-    let result = stack.pop().and_then(|value| value.tensors().next().cloned());
-    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
-    if out.sizes() != result.sizes() {
-        let (found, sizes, dtype) = (out.sizes(), result.sizes(), result.dtype());
-        let what = format!("out has shape {found:?}, but the result has shape {sizes:?}, and a tensor is not resized");
-        let hint =
-            format!("pass an out made by Tensor::empty(&{sizes:?}, DType::{dtype:?}), or call the form without out");
-        return Err(Error::shape(name, what, hint));
-    }
-    write(&name, &out, &result)?;
-    stack.clear();
-    stack.push(Value::Tensor(out));
-    Ok(())
+/// The target before it is written to, for a backward pass that reads it: a copy with its history.
+pub(crate) fn as_it_was(target: &Tensor) -> Result<Tensor> {
+    crate::dispatch::rows::call(Op::Clone, &[target], &ordered(MemoryFormat::Preserve))
 }
 
 /// Stores a result in a target of its shape.
-fn write(op: &str, target: &Tensor, result: &Tensor) -> Result<()> {
+pub(crate) fn write(op: &str, target: &Tensor, result: &Tensor) -> Result<()> {
     check_result(op, target, result.sizes(), result.dtype())?;
     target.copy_(result)
 }
@@ -303,7 +102,7 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
         });
     }
     let source = source.array().with_layout(layout);
-    let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+    let attrs = Attrs::from(Cast { dtype: Some(target.dtype()) });
     eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
     Ok(target.clone())
 }
@@ -330,7 +129,7 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     let layout =
         if here.has_storage_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
     let source = here.array().with_layout(layout);
-    let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+    let attrs = Attrs::from(Cast { dtype: Some(target.dtype()) });
     eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
     Ok(target.clone())
 }
@@ -372,9 +171,7 @@ pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
     check_target(op.name(), target)?;
     if crate::dispatch::mode::is_active() {
         // A mode sees the call itself, not only what it is made of.
-        let name = in_place_name(operator.name());
-        let in_place = Dispatcher::global().find_schema(&name.name, &name.overload)?;
-        return crate::dispatch::rows::call_as(op, &in_place, tensors, attrs).map(|_| ());
+        return crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ());
     }
     if !is_plain(operator, tensors) {
         let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };

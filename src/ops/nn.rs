@@ -6,9 +6,11 @@
 //! parameters are deliberately absent: a layer is a function of tensors.
 
 pub use crate::ops::attention::Attention;
+pub use crate::ops::batch_norm::BatchNorm;
 pub use crate::ops::convolution::{ConvTranspose, Convolution, Padding};
+pub use crate::ops::cross_entropy::CrossEntropy;
 pub use crate::ops::einsum::einsum;
-pub use crate::ops::images::{Border, Interpolation};
-pub use crate::ops::losses::{CrossEntropy, Reduction};
-pub use crate::ops::normalization::BatchNorm;
+pub use crate::ops::images::Interpolation;
+pub use crate::ops::losses::Reduction;
+pub use crate::ops::padding::Border;
 pub use crate::ops::pooling::{AvgPool, MaxPool};

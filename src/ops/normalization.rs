@@ -1,65 +1,50 @@
 //! Normalizations over trailing dims and over groups of channels, and their gradients.
 //!
-//! Layer norm is a row of the op table. What is here adds statistics to it, or lays channels out so that it applies. The
-//! switches for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor.
+//! Layer norm is a row of the op table. The others add statistics to it, or lay channels out so that it applies. The
+//! switches for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor. Batch norm
+//! and instance norm are in `batch_norm.rs`.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar};
+use crate::ir::attrs::LayerNorm;
+use crate::ir::{Attrs, DType, Op, Scalar};
 use crate::ops::arguments::{count, need_float, widened};
-use crate::ops::dims::Dims;
+use crate::ops::composite::Composite;
+use crate::ops::dims::{Dims, ints};
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 
-/// The arguments of [`Tensor::batch_norm`] and [`Tensor::instance_norm`].
-#[derive(Debug, Clone)]
-pub struct BatchNorm<'a> {
-    /// A factor for each channel.
-    pub weight: Option<&'a Tensor>,
-    /// A summand for each channel.
-    pub bias: Option<&'a Tensor>,
-    /// The running mean and variance of each channel. With `training` they are updated in place, else they are what is
-    /// normalized by.
-    pub running: Option<(&'a Tensor, &'a Tensor)>,
-    /// Whether to normalize by the statistics of the input.
-    pub training: bool,
-    /// The share that the statistics of the input get in the running ones.
-    pub momentum: f64,
-    /// What is added to the variance.
-    pub eps: f64,
-}
+static GROUP_NORM: Composite = Composite::new(
+    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool \
+     cudnn_enabled=True) -> Tensor",
+);
+static RMS_NORM: Composite =
+    Composite::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor");
 
-impl Default for BatchNorm<'_> {
-    fn default() -> Self {
-        BatchNorm { weight: None, bias: None, running: None, training: false, momentum: 0.1, eps: 1e-5 }
-    }
-}
-
-/// Normalized by channel, group or trailing dims. Sizes and dtype are kept; 16-bit floats are computed in f32.
+/// Normalized by group or trailing dims. Sizes and dtype are kept; 16-bit floats are computed in f32.
 impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each channel (dim 1) over all other dims. Sizes and
-    /// dtype are kept.
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` over the trailing dims, whose sizes are `shape` and those
+    /// of weight and bias. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, there is no dim 1, a parameter has not one element per channel, or there are no
-    /// running statistics and `training` is off.
-    pub fn batch_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
-        static BATCH_NORM: Composite = Composite::new("aten::batch_norm");
-        let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
-        let (mean, variance) = running.unzip();
-        BATCH_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
-    }
-
-    /// [`Tensor::batch_norm`] for each channel of each sample alone: statistics run over all dims but the first two.
-    ///
-    /// # Errors
-    /// As [`Tensor::batch_norm`].
-    pub fn instance_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
-        static INSTANCE_NORM: Composite = Composite::new("aten::instance_norm");
-        let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
-        let (mean, variance) = running.unzip();
-        INSTANCE_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
+    /// If the dtype is not floating, `shape` is not the end of the sizes, or weight or bias has another shape or dtype.
+    pub fn layer_norm(
+        &self,
+        shape: impl Into<Dims>,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let tensors: Vec<&Tensor> = [Some(self), weight, bias].into_iter().flatten().collect();
+        let attrs = LayerNorm {
+            normalized_shape: ints(shape),
+            weight: weight.is_some(),
+            bias: bias.is_some(),
+            eps,
+            cudnn_enable: true,
+        };
+        call(Op::LayerNorm, &tensors, &Attrs::from(attrs))
     }
 
     /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each of `groups` groups of neighbouring channels (dim
@@ -69,7 +54,6 @@ impl Tensor {
     /// If the dtype is not floating, the channels do not divide into the groups, or a parameter has not one element
     /// per channel.
     pub fn group_norm(&self, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-        static GROUP_NORM: Composite = Composite::new("aten::group_norm");
         GROUP_NORM.call((self, groups, weight, bias, eps, true))
     }
 
@@ -79,7 +63,6 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, `shape` is not the end of the sizes, or the weight has another shape.
     pub fn rms_norm(&self, shape: impl Into<Dims>, weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
-        static RMS_NORM: Composite = Composite::new("aten::rms_norm");
         RMS_NORM.call((self, shape.into().as_slice(), weight, eps))
     }
 }
@@ -96,20 +79,13 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
             native_layer_norm_backward,
         )?
-        .def_kernel(
-            "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool \
-             cudnn_enabled=True) -> Tensor",
-            group_norm,
-        )?
+        .composite(&GROUP_NORM, group_norm)?
         .def_kernel(
             "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, \
              float eps) -> (Tensor, Tensor, Tensor)",
             native_group_norm,
         )?
-        .def_kernel(
-            "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-            rms_norm,
-        )?;
+        .composite(&RMS_NORM, rms_norm)?;
     Ok(())
 }
 

@@ -4,15 +4,22 @@
 //! is 0 and not the product of 0 and infinity.
 
 use crate::autograd::{Context, Function, apply};
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::shape::broadcast;
 use crate::ir::{DType, Scalar, promote_all};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
+
+static VECTOR_NORM: Composite = Composite::new(
+    "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) \
+     -> Tensor",
+);
+static COSINE_SIMILARITY: Composite =
+    Composite::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor");
 
 /// Norms. 16-bit floats are computed in f32 and rounded once.
 impl Tensor {
@@ -23,7 +30,6 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
     pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        static VECTOR_NORM: Composite = Composite::new("aten::linalg_vector_norm");
         VECTOR_NORM.call((self, p.into(), Some(dims.into().as_slice()), keepdim, None::<DType>))
     }
 
@@ -33,16 +39,14 @@ impl Tensor {
     /// # Errors
     /// If the common dtype is not floating, the sizes do not broadcast, or the dim is out of range.
     pub fn cosine_similarity(&self, other: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
-        static COSINE_SIMILARITY: Composite = Composite::new("aten::cosine_similarity");
         COSINE_SIMILARITY.call((self, other, dim, eps))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? \
-             dtype=None) -> Tensor",
+        .composite(
+            &VECTOR_NORM,
             |x: &Tensor, order: Scalar, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| {
                 vector_norm("linalg_vector_norm", x, order, dims.unwrap_or_default(), keepdim, dtype)
             },
@@ -68,10 +72,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
                 vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), dims, keepdim, Some(dtype))
             },
         )?
-        .def_kernel(
-            "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-            cosine_similarity,
-        )?;
+        .composite(&COSINE_SIMILARITY, cosine_similarity)?;
     Ok(())
 }
 

@@ -1,33 +1,83 @@
-//! Padding by what is there: reflected, repeated, or from the other end.
+//! Padding: by a constant, reflected, repeated, or from the other end.
 //!
-//! Each dim is one `index_select` by an index that is computed from a range, so that a negative pad crops. Padding by
-//! a constant is a row of the op table.
+//! Padding by a constant is a row of the op table. In the other cases each dim is one `index_select` by an index that
+//! is computed from a range, so that a negative pad crops.
 
 use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::attrs::ConstantPadNd;
+use crate::ir::{Attrs, Op, Scalar};
+use crate::ops::composite::Composite;
+use crate::ops::dims::{Dims, ints};
 use crate::ops::factories::range_on;
 use crate::tensor::handle::Tensor;
 
+static PAD: Composite =
+    Composite::new("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor");
+
+/// The operators for so many dims.
+static BY_RANK: [(Composite, usize, Source); 6] = [
+    (Composite::new("reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"), 1, Source::Reflected),
+    (Composite::new("reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"), 2, Source::Reflected),
+    (Composite::new("reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor"), 3, Source::Reflected),
+    (Composite::new("replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor"), 1, Source::Repeated),
+    (Composite::new("replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"), 2, Source::Repeated),
+    (Composite::new("replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor"), 3, Source::Repeated),
+];
+
+/// Where the elements of a border come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Border {
+    /// Back from the edge, which is not repeated itself.
+    Reflect,
+    /// The edge.
+    Replicate,
+    /// On from the other edge.
+    Circular,
+}
+
+/// Elements put around those that are there.
+impl Tensor {
+    /// Room around the elements, filled with `value`; negative numbers cut off. `pad` holds pairs (before, behind), the
+    /// last dim's first; dims without a pair stay. Dtype is kept.
+    ///
+    /// # Errors
+    /// If `pad` is no list of pairs, has too many of them, or cuts off more than there is.
+    pub fn constant_pad_nd(&self, pad: impl Into<Dims>, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::ConstantPadNd, &[self], &Attrs::from(ConstantPadNd { pad: ints(pad), value: Some(value.into()) }))
+    }
+
+    /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
+    /// dim first. A negative count crops. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the counts do not fit the rank, or the border is wider than the source allows.
+    pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
+        let mode = match border {
+            Border::Reflect => "reflect",
+            Border::Replicate => "replicate",
+            Border::Circular => "circular",
+        };
+        PAD.call((self, pads.into().as_slice(), mode, None::<f64>))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", pad)?
+        .composite(&PAD, pad)?
         .def_kernel("_pad_circular(Tensor self, SymInt[] pad) -> Tensor", |x: &Tensor, pads: &[i64]| {
             padded("_pad_circular", x, pads, Source::Circular)
         })?;
-    for n in 1..=3 {
-        for (name, source) in [("reflection", Source::Reflected), ("replication", Source::Repeated)] {
-            let op = format!("{name}_pad{n}d");
-            library.def_kernel(
-                &format!("{op}(Tensor self, SymInt[{}] padding) -> Tensor", 2 * n),
-                move |x: &Tensor, pads: &[i64]| {
-                    if pads.len() != 2 * n {
-                        let what = format!("padding {pads:?} has {} numbers, not {}", pads.len(), 2 * n);
-                        return Err(Error::argument(&op, what));
-                    }
-                    padded(&op, x, pads, source)
-                },
-            )?;
-        }
+    for (composite, n, source) in &BY_RANK {
+        library.composite(composite, move |x: &Tensor, pads: &[i64]| {
+            let op = composite.name();
+            if pads.len() != 2 * n {
+                let what = format!("padding {pads:?} has {} numbers, not {}", pads.len(), 2 * n);
+                return Err(Error::argument(op, what));
+            }
+            padded(op, x, pads, *source)
+        })?;
     }
     Ok(())
 }

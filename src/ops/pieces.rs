@@ -3,11 +3,22 @@
 //! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its own,
 //! also one without elements, so there are at most [`MAX_PIECES`].
 
+use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ir::DType;
 use crate::ir::shape::normalize_dim;
+use crate::ir::{Category, DType};
+use crate::ops::arguments::count;
+use crate::ops::composite::Composite;
 use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
+
+static SPLIT: Composite =
+    Composite::new("split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]").with_copy();
+static SPLIT_WITH_SIZES: Composite =
+    Composite::new("split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]").with_copy();
+static UNBIND: Composite = Composite::new("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]").with_copy();
+static NARROW: Composite =
+    Composite::new("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)").with_copy();
 
 /// The most pieces that one call gives: their handles alone take a gigabyte or so, whatever the tensor holds.
 const MAX_PIECES: usize = 1 << 22;
@@ -165,4 +176,55 @@ fn countable(op: &str, n_pieces: usize) -> Result<usize> {
     }
     let what = format!("{n_pieces} pieces were asked for, and one call gives {MAX_PIECES} at most");
     Err(Error::argument(op, format!("{what}; ask for fewer, or take those that are wanted with select or narrow")))
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .composite(&SPLIT, |x: &Tensor, size: i64, dim: i64| x.split(length("split", size)?, dim))?
+        .composite(&SPLIT_WITH_SIZES, |x: &Tensor, sizes: &[i64], dim: i64| x.split_with_sizes(sizes, dim))?
+        .composite(&UNBIND, Tensor::unbind)?
+        .composite(&NARROW, narrow)?
+        .def_kernel("narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", narrow_from)?
+        .def_kernel(
+            "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
+            |x: &Tensor, sizes: &[i64], dim: i64| x.split_with_sizes(sizes, dim),
+        )?
+        .def_kernel(
+            "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
+            |x: &Tensor, n: i64, dim: i64| x.chunk(length("chunk", n)?, dim),
+        )?
+        .def_kernel(
+            "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+            |x: &Tensor, n: i64, dim: i64| x.tensor_split(usize::try_from(n).unwrap_or(0), dim),
+        )?
+        .def_kernel(
+            "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+            |x: &Tensor, indices: &[i64], dim: i64| x.tensor_split_at(indices, dim),
+        )?
+        .def_kernel(
+            "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int \
+             dim=0) -> Tensor(a)[]",
+            Tensor::tensor_split_by,
+        )?;
+    Ok(())
+}
+
+fn narrow(x: &Tensor, dim: i64, start: i64, n: i64) -> Result<Tensor> {
+    x.narrow(dim, start, length("narrow", n)?)
+}
+
+fn narrow_from(x: &Tensor, dim: i64, start: &Tensor, n: i64) -> Result<Tensor> {
+    if start.dim() != 0 || start.dtype().category() != Category::Integer {
+        let what = format!("start must be a 0-dim integral tensor, but is {}", start.ty());
+        return Err(Error::shape("narrow", what, "select one element first, or pass a number"));
+    }
+    narrow(x, dim, start.to_dtype(DType::I64)?.item()?, n)
+}
+
+/// A number of elements.
+fn length(op: &str, number: i64) -> Result<usize> {
+    count(op, number).map_err(|_| {
+        let what = format!("{op} expects a length that is non-negative, but got {number}");
+        Error::shape(op, what, "lengths count elements")
+    })
 }

@@ -1,36 +1,233 @@
-//! Overloads of pointwise operators with numbers or tensors in other places, and what is made of several of them.
+//! Arithmetic, powers, choices and limits, element by element: what takes arguments, overloads with numbers in place of
+//! tensors, and what is made of several of them.
 //!
-//! Each has the dtype and the memory order that its parts give it. Those that PyTorch defines by parts round where its
-//! parts do.
+//! Operators of one row without arguments, such as `mul` and `exp`, are in the op table, which writes their methods.
+//! Each operator has the dtype and the memory order that its parts give it. Those that PyTorch defines by parts round
+//! where its parts do.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Add, Addcmul, Clamp, LerpScalar, Logit, PowScalar, RoundDecimals, Value};
 use crate::ir::row::Schema;
-use crate::ir::{DType, Op, Scalar};
+use crate::ir::{Attr, Attrs, DType, Op, Scalar};
+use crate::ops::composite::Composite;
+use crate::ops::in_place::{in_place_methods, row_methods};
+use crate::ops::operators::Operand;
+use crate::ops::written_forms;
 use crate::tensor::handle::Tensor;
 
+static CLAMP: Composite =
+    Composite::new("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor").with_writes();
+static CLAMP_MIN: Composite = Composite::new("clamp_min(Tensor self, Scalar min) -> Tensor").with_writes();
+static CLAMP_MAX: Composite = Composite::new("clamp_max(Tensor self, Scalar max) -> Tensor").with_writes();
+static CLAMP_MIN_TENSOR: Composite =
+    Composite::new("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor").with_writes();
+static CLAMP_MAX_TENSOR: Composite =
+    Composite::new("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor").with_writes();
+static FLOAT_POWER: Composite =
+    Composite::new("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor").with_writes_as("Tensor");
+static FLOAT_POWER_BY_NUMBER: Composite =
+    Composite::new("float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor").with_writes_as("Scalar");
+static NAN_TO_NUM: Composite =
+    Composite::new("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
+        .with_writes();
+static ADD_NUMBER: Composite =
+    Composite::new("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor").with_writes();
+static SUB_NUMBER: Composite =
+    Composite::new("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor").with_writes();
+static DIV_NUMBER_ROUNDED: Composite =
+    Composite::new("div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor").with_writes();
+static FLOOR_DIVIDE_NUMBER: Composite =
+    Composite::new("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor").with_writes();
+
+/// Element by element: what takes arguments.
+impl Tensor {
+    row_methods! {
+        /// `self + other`; logical or for bools. Sizes are broadcast, dtypes promoted.
+        ///
+        /// # Errors
+        /// If the sizes do not broadcast.
+        add add_<'a>(other: impl Into<Operand<'a>>)
+            |x, call| call(Op::Add, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: Scalar::Int(1) }));
+
+        /// `self + alpha * other`. Sizes are broadcast, dtypes promoted; `alpha` is converted to the common dtype.
+        ///
+        /// # Errors
+        /// If the sizes do not broadcast.
+        add_scaled add_scaled_<'a>(other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>)
+            |x, call| call(Op::Add, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: alpha.into() }));
+
+        /// `self - other`. Sizes are broadcast, dtypes promoted.
+        ///
+        /// # Errors
+        /// If the sizes do not broadcast or both operands are bools.
+        sub sub_<'a>(other: impl Into<Operand<'a>>)
+            |x, call| call(Op::Sub, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: Scalar::Int(1) }));
+
+        /// `self - alpha * other`; see [`Tensor::add_scaled`].
+        ///
+        /// # Errors
+        /// If the sizes do not broadcast or both operands are bools.
+        sub_scaled sub_scaled_<'a>(other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>)
+            |x, call| call(Op::Sub, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: alpha.into() }));
+
+        /// Each element raised to a power, a number or a tensor that is broadcast. Dtypes are promoted; a negative
+        /// power of an integer is the whole part of the quotient if the exponent is a tensor.
+        ///
+        /// # Errors
+        /// For bools, for integers with a negative number, or if the sizes do not broadcast.
+        pow pow_<'a>(exponent: impl Into<Operand<'a>>) |x, call| match exponent.into() {
+            Operand::Number(exponent) => call(Op::PowScalar, &[x], &Attrs::from(PowScalar { exponent })),
+            exponent => call(Op::Pow, &[x, &*exponent.tensor()?], &[]),
+        };
+
+        /// The quotient rounded as the word says: `floor` or `trunc`. Sizes are broadcast, dtypes promoted; integers
+        /// are divided as integers.
+        ///
+        /// # Errors
+        /// If the word is another one, for bools, or if the sizes do not broadcast; dividing an integer by zero.
+        // The word is the user's; inference refuses one that it does not know.
+        div_rounded div_rounded_<'a>(other: impl Into<Operand<'a>>, rounding_mode: &str)
+            |x, call| call(Op::DivMode, &[x, &*other.into().tensor()?], &[Attr::Str(rounding_mode.into())]);
+
+        /// Between `self` and `end` by `weight`, a number or a tensor. Sizes are broadcast.
+        ///
+        /// # Errors
+        /// If the dtypes are not one and the same floating one, or the sizes do not broadcast.
+        lerp lerp_<'a>(end: &Tensor, weight: impl Into<Operand<'a>>) |x, call| match weight.into() {
+            Operand::Number(weight) => call(Op::LerpScalar, &[x, end], &Attrs::from(LerpScalar { weight })),
+            weight => call(Op::Lerp, &[x, end, &*weight.tensor()?], &[]),
+        };
+
+        /// `self + value * a * b`. Sizes are broadcast, dtypes promoted.
+        ///
+        /// # Errors
+        /// For bools, a fractional `value` of integers, or if the sizes do not broadcast.
+        addcmul addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>)
+            |x, call| call(Op::Addcmul, &[x, a, b], &Attrs::from(Addcmul { value: value.into() }));
+
+        /// `self + value * a / b`. Sizes are broadcast, dtypes promoted.
+        ///
+        /// # Errors
+        /// If the promoted dtype is not floating or the sizes do not broadcast.
+        addcdiv addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>)
+            |x, call| call(Op::Addcdiv, &[x, a, b], &Attrs::from(Addcmul { value: value.into() }));
+
+        /// 0 below 0, 1 above, and the element of `values` at 0. Sizes are broadcast, the dtype is kept.
+        ///
+        /// # Errors
+        /// If the dtypes differ or the sizes do not broadcast.
+        heaviside heaviside_(values: &Tensor) |x, call| call(Op::Heaviside, &[x, values], &[]);
+
+        /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given. Sizes are kept, integers are
+        /// raised to the default float.
+        ///
+        /// # Errors
+        /// If there is no memory.
+        logit logit_(eps: Option<f64>) |x, call| call(Op::Logit, &[x], &Attrs::from(Logit { eps }));
+
+        /// The nearest multiple of `10^-decimals`, ties to even. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// For bools.
+        round_decimals round_decimals_(decimals: i64)
+            |x, call| call(Op::RoundDecimals, &[x], &Attrs::from(RoundDecimals { decimals }));
+    }
+
+    /// One number everywhere, in the dtype, sizes and memory order of `self`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::FillScalar, &[self], &Attrs::from(Value { value: value.into() }))
+    }
+
+    /// `a` where `self`, a bool condition, holds, else `b`. All sizes are broadcast, `a` and `b` promoted.
+    ///
+    /// # Errors
+    /// If `self` is not bool or the sizes do not broadcast.
+    pub fn where_<'a, 'b>(&self, a: impl Into<Operand<'a>>, b: impl Into<Operand<'b>>) -> Result<Tensor> {
+        call(Op::Where, &[self, &*a.into().tensor()?, &*b.into().tensor()?], &[])
+    }
+
+    row_methods! {
+        /// Elements limited to `min..=max`; a bound that is `None` does not limit, a NaN stays. Bounds promote like
+        /// plain numbers.
+        ///
+        /// # Errors
+        /// If both bounds are `None`, or for bools.
+        clamp clamp_(min: Option<Scalar>, max: Option<Scalar>)
+            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min, max }));
+
+        /// Elements not below `min`; see [`Tensor::clamp`].
+        ///
+        /// # Errors
+        /// For bools.
+        clamp_min clamp_min_(min: impl Into<Scalar>)
+            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: Some(min.into()), max: None }));
+
+        /// Elements not above `max`; see [`Tensor::clamp`].
+        ///
+        /// # Errors
+        /// For bools.
+        clamp_max clamp_max_(max: impl Into<Scalar>)
+            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: None, max: Some(max.into()) }));
+    }
+
+    /// Each element raised to a power, a number or a tensor that is broadcast, in f64 whatever the dtypes. Sizes are
+    /// broadcast.
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast.
+    pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
+        match exponent.into() {
+            Operand::Number(exponent) => FLOAT_POWER_BY_NUMBER.call((self, exponent)),
+            exponent => FLOAT_POWER.call((self, &*exponent.tensor()?)),
+        }
+    }
+
+    /// In-place form of [`Tensor::float_power`]: views of the same elements see it. The result is rounded to the dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::float_power`] and [`Tensor::copy_`], and for integers and bools.
+    pub fn float_power_<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<()> {
+        match exponent.into() {
+            Operand::Number(exponent) => FLOAT_POWER_BY_NUMBER.call_in_place((self, exponent)),
+            exponent => FLOAT_POWER.call_in_place((self, &*exponent.tensor()?)),
+        }
+    }
+
+    /// `nan` (0 if it is `None`) for NaNs, `posinf` and `neginf` (the greatest and the least finite number of the dtype)
+    /// for infinities. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn nan_to_num(&self, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
+        NAN_TO_NUM.call((self, nan, posinf, neginf))
+    }
+
+    in_place_methods! {
+        nan_to_num nan_to_num_ NAN_TO_NUM (nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>)
+            (self, nan, posinf, neginf);
+    }
+}
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     choices(library)?;
     powers(library)?;
+    numbers(library)?;
     library
         .def_kernel("rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", rsub)?
         .def_kernel(
             "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
             |x: &Tensor, number: Scalar, alpha: Scalar| rsub(x, &Tensor::number(number)?, alpha),
         )?
-        .def_kernel(
-            "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
-            |x: &Tensor, number: Scalar, mode: Option<&str>| x.div_rounded(number, mode.unwrap_or_default()),
-        )?
-        .def_kernel("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, number: Scalar| {
-            x.floor_divide(number)
+        .composite(&DIV_NUMBER_ROUNDED, |x: &Tensor, number: Scalar, mode: Option<&str>| {
+            x.div_rounded(number, mode.unwrap_or_default())
         })?
+        .composite(&FLOOR_DIVIDE_NUMBER, |x: &Tensor, number: Scalar| x.floor_divide(number))?
         .def_kernel("positive(Tensor(a) self) -> Tensor(a)", positive)?
-        .def_kernel(
-            "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-            nan_to_num,
-        )?
+        .composite(&NAN_TO_NUM, nan_to_num)?
         .def_kernel(
             "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
             isclose,
@@ -53,12 +250,13 @@ fn choices(library: &mut Library) -> Result<()> {
             "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
             |mask: &Tensor, yes: Scalar, no: Scalar| mask.where_(yes, no),
         )?
-        .def_kernel("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", masked_fill)?
-        .def_kernel("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", clamp)?
-        .def_kernel("clamp_min(Tensor self, Scalar min) -> Tensor", |x: &Tensor, min: Scalar| x.clamp_min(min))?
-        .def_kernel("clamp_max(Tensor self, Scalar max) -> Tensor", |x: &Tensor, max: Scalar| x.clamp_max(max))?
-        .def_kernel("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", |x: &Tensor, min: &Tensor| x.maximum(min))?
-        .def_kernel("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", |x: &Tensor, max: &Tensor| x.minimum(max))?;
+        .def_kernel("max.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.maximum(other))?
+        .def_kernel("min.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.minimum(other))?
+        .composite(&CLAMP, clamp)?
+        .composite(&CLAMP_MIN, |x: &Tensor, min: Scalar| x.clamp_min(min))?
+        .composite(&CLAMP_MAX, |x: &Tensor, max: Scalar| x.clamp_max(max))?
+        .composite(&CLAMP_MIN_TENSOR, |x: &Tensor, min: &Tensor| x.maximum(min))?
+        .composite(&CLAMP_MAX_TENSOR, |x: &Tensor, max: &Tensor| x.minimum(max))?;
     Ok(())
 }
 
@@ -68,14 +266,10 @@ fn powers(library: &mut Library) -> Result<()> {
         .def_kernel("pow.Scalar(Scalar self, Tensor exponent) -> Tensor", |base: Scalar, exponent: &Tensor| {
             call(Op::Pow, &[&Tensor::number(base)?, exponent], &[])
         })?
-        .def_kernel(
-            "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-            |x: &Tensor, exponent: &Tensor| x.to_dtype(DType::F64)?.pow(exponent.to_dtype(DType::F64)?),
-        )?
-        .def_kernel(
-            "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-            |x: &Tensor, exponent: Scalar| x.to_dtype(DType::F64)?.pow(exponent),
-        )?
+        .composite(&FLOAT_POWER, |x: &Tensor, exponent: &Tensor| {
+            x.to_dtype(DType::F64)?.pow(exponent.to_dtype(DType::F64)?)
+        })?
+        .composite(&FLOAT_POWER_BY_NUMBER, |x: &Tensor, exponent: Scalar| x.to_dtype(DType::F64)?.pow(exponent))?
         .def_kernel(
             "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
             |base: Scalar, exponent: &Tensor| {
@@ -94,14 +288,6 @@ fn positive(x: &Tensor) -> Result<Tensor> {
         return Err(Error::dtype("positive", DType::Bool, "a number", "convert first"));
     }
     Ok(x.clone())
-}
-
-fn masked_fill(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if value.dim() != 0 {
-        let what = format!("masked_fill only supports a 0-dimensional value tensor, but got {:?}", value.sizes());
-        return Err(Error::shape("masked_fill", what, "pass a number or select one element"));
-    }
-    mask.where_(value.to_dtype(x.dtype())?, x)?.contiguous()
 }
 
 fn clamp(x: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<Tensor> {
@@ -154,14 +340,31 @@ fn isclose(x: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) ->
     close.logical_or(actual.isfinite()?.logical_and(actual.le(&allowed)?)?)
 }
 
-pub(crate) fn register_numbers(library: &mut Library) -> Result<()> {
+/// Overloads with a number that are not called `Scalar`, or that there is one more of: the op, the overload with the
+/// number on the right, and that with the number on the left. Operators are named as they came to be in ATen.
+const OVERLOADS: [(Op, &str, Option<&str>); 7] = [
+    (Op::BitwiseLeftShift, "Tensor_Scalar", Some("Scalar_Tensor")),
+    (Op::BitwiseRightShift, "Tensor_Scalar", Some("Scalar_Tensor")),
+    (Op::BitwiseAnd, "Scalar", Some("Scalar_Tensor")),
+    (Op::BitwiseOr, "Scalar", Some("Scalar_Tensor")),
+    (Op::BitwiseXor, "Scalar", Some("Scalar_Tensor")),
+    (Op::Remainder, "Scalar", Some("Scalar_Tensor")),
+    (Op::Xlogy, "Scalar_Other", Some("Scalar_Self")),
+];
+
+/// Overloads with numbers of the rows that have the overload `Tensor`.
+fn numbers(library: &mut Library) -> Result<()> {
     for &op in Op::ALL {
         let Schema::Binary("Tensor") = op.row().schema else { continue };
-        let (right, left) = overloads(op);
-        library.def_kernel(
+        let (_, right, left) = OVERLOADS.into_iter().find(|row| row.0 == op).unwrap_or((op, "Scalar", None));
+        let operator = library.def_composite(
             &format!("{}.{right}(Tensor self, Scalar other) -> Tensor", op.name()),
             move |x: &Tensor, number: Scalar| call(op, &[x, &Tensor::number(number)?], &[]),
         )?;
+        // `xlogy` is not written: its numbers may be on either side.
+        if op != Op::Xlogy {
+            written_forms::define(library, &operator, None, None)?;
+        }
         if let Some(left) = left {
             library.def_kernel(
                 &format!("{}.{left}(Scalar self, Tensor other) -> Tensor", op.name()),
@@ -170,31 +373,7 @@ pub(crate) fn register_numbers(library: &mut Library) -> Result<()> {
         }
     }
     library
-        .def_kernel(
-            "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-            |x: &Tensor, number: Scalar, alpha: Scalar| x.add_scaled(number, alpha),
-        )?
-        .def_kernel(
-            "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-            |x: &Tensor, number: Scalar, alpha: Scalar| x.sub_scaled(number, alpha),
-        )?;
-    Ok(())
-}
-
-/// The names of the overloads with the number on the right and, where there is one, with the number on the left.
-/// Operators are named as they came to be; only these differ from the rest.
-fn overloads(op: Op) -> (&'static str, Option<&'static str>) {
-    match op.name() {
-        "bitwise_left_shift" | "bitwise_right_shift" => ("Tensor_Scalar", Some("Scalar_Tensor")),
-        "bitwise_and" | "bitwise_or" | "bitwise_xor" | "remainder" => ("Scalar", Some("Scalar_Tensor")),
-        "xlogy" => ("Scalar_Other", Some("Scalar_Self")),
-        _ => ("Scalar", None),
-    }
-}
-
-pub(crate) fn register_choices(library: &mut Library) -> Result<()> {
-    library
-        .def_kernel("max.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.maximum(other))?
-        .def_kernel("min.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.minimum(other))?;
+        .composite(&ADD_NUMBER, |x: &Tensor, number: Scalar, alpha: Scalar| x.add_scaled(number, alpha))?
+        .composite(&SUB_NUMBER, |x: &Tensor, number: Scalar, alpha: Scalar| x.sub_scaled(number, alpha))?;
     Ok(())
 }

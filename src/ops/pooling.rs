@@ -2,18 +2,71 @@
 //!
 //! Windows are views, folded in one launch. The greatest element is found by its place and then gathered, so that its
 //! gradient goes there and nowhere else. Inputs have channels and perhaps a batch in front of the dims that windows run
-//! over. 16-bit floats are averaged in f32.
+//! over. 16-bit floats are averaged in f32. Adaptive pooling is in `adaptive_pooling.rs`.
 
 use crate::device::Device;
-use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ir::attrs::{Convolution, Ints, MaxPoolIndex};
+use crate::ir::{Attrs, DType, Op, Scalar};
 use crate::ops::arguments::{need_float, widened};
-use crate::ops::dims::Dims;
+use crate::ops::composite::Composite;
+use crate::ops::dims::{Dims, ints};
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
+
+macro_rules! max_pool {
+    ($n:literal, $suffix:literal, $result:literal) => {
+        Composite::new(concat!(
+            "max_pool",
+            $n,
+            "d",
+            $suffix,
+            "(Tensor self, int[",
+            $n,
+            "] kernel_size, int[",
+            $n,
+            "] stride=[], int[",
+            $n,
+            "] padding=0, int[",
+            $n,
+            "] dilation=1, bool ceil_mode=False) -> ",
+            $result
+        ))
+    };
+}
+
+macro_rules! avg_pool {
+    ($n:literal, $divisor:literal) => {
+        Composite::new(concat!(
+            "avg_pool",
+            $n,
+            "d(Tensor self, int[",
+            $n,
+            "] kernel_size, int[",
+            $n,
+            "] stride=[], int[",
+            $n,
+            "] padding=0, bool ceil_mode=False, bool count_include_pad=True",
+            $divisor,
+            ") -> Tensor"
+        ))
+    };
+}
+
+/// Over 1, 2 and 3 dims.
+static MAX_POOL: [Composite; 3] = [max_pool!(1, "", "Tensor"), max_pool!(2, "", "Tensor"), max_pool!(3, "", "Tensor")];
+/// Over 1, 2 and 3 dims.
+static MAX_POOL_WITH_INDICES: [Composite; 3] = [
+    max_pool!(1, "_with_indices", "(Tensor, Tensor)"),
+    max_pool!(2, "_with_indices", "(Tensor, Tensor)"),
+    max_pool!(3, "_with_indices", "(Tensor, Tensor)"),
+];
+static AVG_POOL1D: Composite = avg_pool!(1, "");
+/// Over 2 and 3 dims.
+static AVG_POOL: [Composite; 2] =
+    [avg_pool!(2, ", int? divisor_override=None"), avg_pool!(3, ", int? divisor_override=None")];
 
 /// The windows of [`Tensor::max_pool2d`] and its kin; a list of one number holds for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,11 +115,10 @@ impl Tensor {
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
     pub fn max_pool1d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
-        static MAX_POOL: Composite = Composite::new("aten::max_pool1d");
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
         let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
+        MAX_POOL[0].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
     /// The greatest element of each window of the last two dims; a NaN wins. `(N, C, H, W)` or `(C, H, W)`; the dtype
@@ -75,11 +127,10 @@ impl Tensor {
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
     pub fn max_pool2d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
-        static MAX_POOL: Composite = Composite::new("aten::max_pool2d");
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
         let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
+        MAX_POOL[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
     /// The greatest element of each window of the last two dims, and its place (i64) in its plane, row-major; the first
@@ -88,11 +139,10 @@ impl Tensor {
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
     pub fn max_pool2d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
-        static MAX_POOL: Composite = Composite::new("aten::max_pool2d_with_indices");
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
         let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
+        MAX_POOL_WITH_INDICES[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
     /// The mean of each window of the last dim. `divisor` is not used. `(N, C, L)` or `(C, L)`; the dtype is kept.
@@ -100,11 +150,10 @@ impl Tensor {
     /// # Errors
     /// If the dtype is neither floating nor i64, or ranks or numbers do not fit.
     pub fn avg_pool1d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
-        static AVG_POOL: Composite = Composite::new("aten::avg_pool1d");
         let AvgPool { stride, padding, ceil_mode, count_include_pad, .. } = options;
         let kernel = kernel.into();
         let [kernel, stride, padding] = [&kernel, stride, padding].map(Dims::as_slice);
-        AVG_POOL.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad))
+        AVG_POOL1D.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad))
     }
 
     /// The mean of each window of the last two dims. `(N, C, H, W)` or `(C, H, W)`; the dtype is kept.
@@ -112,37 +161,50 @@ impl Tensor {
     /// # Errors
     /// If the dtype is neither floating nor i64, ranks or numbers do not fit, or the divisor is 0.
     pub fn avg_pool2d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
-        static AVG_POOL: Composite = Composite::new("aten::avg_pool2d");
         let AvgPool { stride, padding, ceil_mode, count_include_pad, divisor } = options;
         let kernel = kernel.into();
         let [kernel, stride, padding] = [&kernel, stride, padding].map(Dims::as_slice);
-        AVG_POOL.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad, *divisor))
-    }
-
-    /// The means of so many windows of the last dim, as even as can be. `(N, C, L)` or `(C, L)`; the dtype is kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating or the rank does not fit.
-    pub fn adaptive_avg_pool1d(&self, size: i64) -> Result<Tensor> {
-        static ADAPTIVE: Composite = Composite::new("aten::adaptive_avg_pool1d");
-        ADAPTIVE.call((self, &[size][..]))
-    }
-
-    /// The means of so many windows of the last two dims each, as even as can be. `(N, C, H, W)` or `(C, H, W)`; the
-    /// dtype is kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating or the rank does not fit.
-    pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Result<Tensor> {
-        static ADAPTIVE: Composite = Composite::new("aten::adaptive_avg_pool2d");
-        ADAPTIVE.call((self, &sizes[..]))
+        AVG_POOL[0].call((self, kernel, stride, padding, *ceil_mode, *count_include_pad, *divisor))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    for n in 1..=3 {
-        greatest(library, n)?;
-        means(library, n)?;
+    for (n, (max, with_indices)) in (1..).zip(MAX_POOL.iter().zip(&MAX_POOL_WITH_INDICES)) {
+        library
+            .composite(
+                max,
+                move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
+                    max_pool(max.name(), n, x, [kernel, stride, padding, dilation], ceil).map(|(y, _)| y)
+                },
+            )?
+            .composite(
+                with_indices,
+                move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
+                    max_pool(with_indices.name(), n, x, [kernel, stride, padding, dilation], ceil)
+                },
+            )?;
+    }
+    library.composite(
+        &AVG_POOL1D,
+        |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], ceil: bool, with_padding: bool| {
+            let divisor = Divisor::new(with_padding, None);
+            avg_pool(AVG_POOL1D.name(), 1, x, [kernel, stride, padding], ceil, divisor)
+        },
+    )?;
+    for (n, avg) in (2..).zip(&AVG_POOL) {
+        library.composite(
+            avg,
+            move |x: &Tensor,
+                  kernel: &[i64],
+                  stride: &[i64],
+                  padding: &[i64],
+                  ceil: bool,
+                  with_padding: bool,
+                  divisor: Option<i64>| {
+                let divisor = Divisor::new(with_padding, divisor);
+                avg_pool(avg.name(), n, x, [kernel, stride, padding], ceil, divisor)
+            },
+        )?;
     }
     library
         .def_kernel(
@@ -155,57 +217,6 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
             avg_pool_backward,
         )?;
-    Ok(())
-}
-
-fn greatest(library: &mut Library, n: usize) -> Result<()> {
-    let arguments = format!(
-        "(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0, int[{n}] dilation=1, bool \
-         ceil_mode=False)"
-    );
-    library
-        .def_kernel(
-            &format!("max_pool{n}d_with_indices{arguments} -> (Tensor, Tensor)"),
-            move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
-                max_pool(&format!("max_pool{n}d_with_indices"), n, x, [kernel, stride, padding, dilation], ceil)
-            },
-        )?
-        .def_kernel(
-            &format!("max_pool{n}d{arguments} -> Tensor"),
-            move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
-                max_pool(&format!("max_pool{n}d"), n, x, [kernel, stride, padding, dilation], ceil).map(|(y, _)| y)
-            },
-        )?;
-    Ok(())
-}
-
-fn means(library: &mut Library, n: usize) -> Result<()> {
-    let arguments = format!(
-        "avg_pool{n}d(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0, bool ceil_mode=False, \
-         bool count_include_pad=True"
-    );
-    if n == 1 {
-        library.def_kernel(
-            &format!("{arguments}) -> Tensor"),
-            |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], ceil: bool, with_padding: bool| {
-                avg_pool("avg_pool1d", 1, x, [kernel, stride, padding], ceil, Divisor::new(with_padding, None))
-            },
-        )?;
-    } else {
-        library.def_kernel(
-            &format!("{arguments}, int? divisor_override=None) -> Tensor"),
-            move |x: &Tensor,
-                  kernel: &[i64],
-                  stride: &[i64],
-                  padding: &[i64],
-                  ceil: bool,
-                  with_padding: bool,
-                  divisor: Option<i64>| {
-                let divisor = Divisor::new(with_padding, divisor);
-                avg_pool(&format!("avg_pool{n}d"), n, x, [kernel, stride, padding], ceil, divisor)
-            },
-        )?;
-    }
     Ok(())
 }
 
@@ -277,7 +288,7 @@ impl Pool {
     }
 }
 
-fn list_of(pools: &[Pool], number: fn(&Pool) -> i64) -> Vec<i64> {
+fn list_of(pools: &[Pool], number: fn(&Pool) -> i64) -> Ints {
     pools.iter().map(number).collect()
 }
 
@@ -289,14 +300,14 @@ fn planes(x: &Tensor, n: usize) -> Result<Tensor> {
 
 fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<(Tensor, Tensor)> {
     let pools = pools(op, n, x, lists, ceil)?;
-    let lists = [
-        list_of(&pools, |pool| pool.kernel),
-        list_of(&pools, |pool| pool.stride),
-        list_of(&pools, |pool| pool.padding),
-        list_of(&pools, |pool| pool.dilation),
-        list_of(&pools, |pool| pool.count),
-    ];
-    let places = call(Op::MaxPoolIndex, &[x], &lists.map(|list| Attr::ints(&list)))?;
+    let attrs = MaxPoolIndex {
+        kernel_size: list_of(&pools, |pool| pool.kernel),
+        stride: list_of(&pools, |pool| pool.stride),
+        padding: list_of(&pools, |pool| pool.padding),
+        dilation: list_of(&pools, |pool| pool.dilation),
+        count: list_of(&pools, |pool| pool.count),
+    };
+    let places = call(Op::MaxPoolIndex, &[x], &Attrs::from(attrs))?;
     let values = planes(x, n)?.gather(-1, &planes(&places, n)?)?.view(places.sizes())?;
     Ok((values, places))
 }
@@ -442,10 +453,16 @@ fn avg_pool_backward(
     let planes = [&[outer.iter().product(), 1], &counts[outer.len()..]].concat();
     let window = [1, 1, pools[0].kernel as usize, pools[1].kernel as usize];
     let ones = full_on(share.device(), &window, Scalar::Int(1), Some(share.dtype()))?;
-    let strides = Attr::ints(&list_of(&pools, |pool| pool.stride));
-    let zero = || Attr::ints(&[0]);
-    let attrs = [Attr::bool(false), strides, zero(), Attr::ints(&[1]), Attr::bool(true), zero(), Attr::int(1)];
-    let spread = call(Op::Convolution, &[&share.reshape(&planes[..])?, &ones], &attrs)?;
+    let attrs = Convolution {
+        bias: false,
+        stride: list_of(&pools, |pool| pool.stride),
+        padding: ints(0),
+        dilation: ints(1),
+        transposed: true,
+        output_padding: ints(0),
+        groups: 1,
+    };
+    let spread = call(Op::Convolution, &[&share.reshape(&planes[..])?, &ones], &Attrs::from(attrs))?;
     let cut = pools
         .iter()
         .zip(&spread.sizes()[2..])

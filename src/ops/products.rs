@@ -3,16 +3,22 @@
 //! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of any rank
 //! to one of them, by views where strides allow: batches on one side alone are folded into the rows of a single `mm`.
 
-use crate::dispatch::composite::Composite;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Addmm, MmDtype};
 use crate::ir::shape::broadcast;
-use crate::ir::{Attr, DType, Op, Scalar};
-use crate::ops::products;
+use crate::ir::{Attrs, DType, Op, Scalar};
+use crate::ops::composite::Composite;
 use crate::ops::reshaping::unsafe_view;
 use crate::tensor::handle::Tensor;
+
+static MATMUL: Composite = Composite::new("matmul(Tensor self, Tensor other) -> Tensor");
+static LINEAR: Composite = Composite::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor");
+static DOT: Composite = Composite::new("dot(Tensor self, Tensor tensor) -> Tensor");
+static MV: Composite = Composite::new("mv(Tensor self, Tensor vec) -> Tensor");
+static OUTER: Composite = Composite::new("outer(Tensor self, Tensor vec2) -> Tensor");
 
 /// Products that are one row of the op table.
 impl Tensor {
@@ -39,7 +45,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::mm`], or for another `out_dtype`.
     pub fn mm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
-        call(Op::MmDtype, &[self, other], &[Attr::DType(out_dtype)])
+        call(Op::MmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
 
     /// As [`Tensor::bmm`], with a result of dtype `out_dtype`; see [`Tensor::mm_dtype`].
@@ -47,7 +53,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::bmm`], or for another `out_dtype`.
     pub fn bmm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
-        call(Op::BmmDtype, &[self, other], &[Attr::DType(out_dtype)])
+        call(Op::BmmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
 
     /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product. All have one dtype, which the result gets.
@@ -69,7 +75,7 @@ impl Tensor {
         beta: impl Into<Scalar>,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
-        call(Op::Addmm, &[self, mat1, mat2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+        call(Op::Addmm, &[self, mat1, mat2], &Attrs::from(Addmm { beta: beta.into(), alpha: alpha.into() }))
     }
 
     /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product. All have one dtype, which the
@@ -92,7 +98,7 @@ impl Tensor {
         beta: impl Into<Scalar>,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
-        call(Op::Baddbmm, &[self, batch1, batch2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+        call(Op::Baddbmm, &[self, batch1, batch2], &Attrs::from(Addmm { beta: beta.into(), alpha: alpha.into() }))
     }
 }
 
@@ -103,7 +109,6 @@ impl Tensor {
     /// # Errors
     /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
-        static DOT: Composite = Composite::new("aten::dot");
         DOT.call((self, other))
     }
 
@@ -112,7 +117,6 @@ impl Tensor {
     /// # Errors
     /// If the ranks, inner sizes or dtypes do not fit, or for bools.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
-        static MV: Composite = Composite::new("aten::mv");
         MV.call((self, vector))
     }
 
@@ -121,7 +125,6 @@ impl Tensor {
     /// # Errors
     /// If an operand is not 1-dim.
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
-        static OUTER: Composite = Composite::new("aten::outer");
         OUTER.call((self, other))
     }
 
@@ -132,7 +135,6 @@ impl Tensor {
     /// # Errors
     /// If an operand is 0-dim, the inner sizes or dtypes differ, the batches do not broadcast, or for bools.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        static MATMUL: Composite = Composite::new("aten::matmul");
         MATMUL.call((self, other))
     }
 
@@ -142,14 +144,13 @@ impl Tensor {
     /// # Errors
     /// If the weight has neither 1 nor 2 dims, sizes or dtypes do not fit, or for bools.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        static LINEAR: Composite = Composite::new("aten::linear");
         LINEAR.call((self, weight, bias))
     }
 }
 
 // What those are made of.
 
-pub(crate) fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if left.dim() != 1 || right.dim() != 1 || left.numel() != right.numel() {
         return Err(mismatch("dot", left, right, "both must be 1-dim and of one size"));
     }
@@ -160,14 +161,14 @@ pub(crate) fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     unsafe_view(&left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?, &[])
 }
 
-pub(crate) fn mv(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
+fn mv(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
     if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() {
         return Err(mismatch("mv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
     }
     unsafe_view(&matrix.mm(&vector.unsqueeze(1)?)?, &matrix.sizes()[..1])
 }
 
-pub(crate) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if left.dim() != 1 || right.dim() != 1 {
         return Err(mismatch("outer", left, right, "both must be 1-dim"));
     }
@@ -175,7 +176,7 @@ pub(crate) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
 }
 
 /// `beta * term + alpha * (matrix @ vector)`.
-pub(crate) fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() || term.dim() > 1 {
         return Err(mismatch("addmv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
     }
@@ -183,7 +184,7 @@ pub(crate) fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scala
     unsafe_view(&column.addmm_scaled(matrix, &vector.unsqueeze(1)?, beta, alpha)?, &matrix.sizes()[..1])
 }
 
-pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let inner = match (left.sizes(), right.sizes()) {
         (&[.., k], &[n] | &[.., n, _]) => (k, n),
         _ => return Err(mismatch("matmul", left, right, "both must have at least one dim; use mul for numbers")),
@@ -213,7 +214,7 @@ pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     }
 }
 
-pub(crate) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (outer, inner) = match *weight.sizes() {
         [inner] => (None, inner),
         [outer, inner] => (Some(outer), inner),
@@ -307,14 +308,11 @@ fn mismatch(op: &str, left: &Tensor, right: &Tensor, hint: &str) -> Error {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("matmul(Tensor self, Tensor other) -> Tensor", products::matmul)?
-        .def_kernel("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", products::linear)?
-        .def_kernel("dot(Tensor self, Tensor tensor) -> Tensor", products::dot)?
-        .def_kernel("mv(Tensor self, Tensor vec) -> Tensor", products::mv)?
-        .def_kernel(
-            "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-            products::addmv,
-        )?
-        .def_kernel("outer(Tensor self, Tensor vec2) -> Tensor", products::outer)?;
+        .composite(&MATMUL, matmul)?
+        .composite(&LINEAR, linear)?
+        .composite(&DOT, dot)?
+        .composite(&MV, mv)?
+        .composite(&OUTER, outer)?
+        .def_kernel("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Random tensors, and dropout.
+//! Random tensors. Numbers written into a tensor are in `random_fills.rs`, dropout in `dropout.rs`.
 //!
 //! Every function draws a key from a generator and calls one op of the table on it, so the numbers are those that
 //! [`crate::ir::random`] defines, on every device, and a compiled function draws anew at each call, in the order in
@@ -7,14 +7,17 @@
 //! for the `_like` forms.
 
 use crate::device::{Device, DeviceKind, Generator, GeneratorState};
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
+use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Argsort, Drawn, Ints, RandomBernoulli, RandomRange, ints};
 use crate::ir::shape::{checked_numel, elementwise_strides};
-use crate::ir::{Attr, DType, Op, TensorType, random};
-use crate::ops::factories::laid_out;
+use crate::ir::{Attrs, DType, MemoryFormat, Op, TensorType, random};
+use crate::ops::arguments::{check_storage, count, counts};
+use crate::ops::factories::{laid_out, strides_like};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
-use smallvec::SmallVec;
 
 /// Where numbers come from and where they go.
 #[derive(Clone, Copy)]
@@ -50,8 +53,8 @@ impl Draw<'_> {
 
     /// Calls a random op of the table for the public op `name`. Inside `vmap` every slice gets numbers of its own where
     /// that is wanted: those of a dim more, which is mapped.
-    fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
-        let mut draw = |sizes: &[usize]| self.call_unmapped(name, op, sizes, words, rest);
+    fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, attrs: impl Fn(Ints) -> Attrs) -> Result<Tensor> {
+        let mut draw = |sizes: &[usize]| self.call_unmapped(name, op, sizes, words, &attrs);
         match observer() {
             Some(observer) => observer.draw_mapped(name, sizes, &mut draw),
             None => draw(sizes),
@@ -59,14 +62,19 @@ impl Draw<'_> {
     }
 
     /// As [`Draw::call`], outside `vmap`.
-    fn call_unmapped(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
+    fn call_unmapped(
+        self,
+        name: &str,
+        op: Op,
+        sizes: &[usize],
+        words: DType,
+        attrs: impl Fn(Ints) -> Attrs,
+    ) -> Result<Tensor> {
         // Also checked before the sizes become signed numbers; a normal number takes two words.
         let n = checked_numel(name, sizes, 16)?;
         let per_number = if op == Op::RandomNormal { 2 } else { 1 };
         let key = self.key(name, n, per_number, words)?;
-        let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
-        attrs.push(Attr::Ints(sizes.iter().map(|&size| size as i64).collect()));
-        attrs.extend(rest.iter().cloned());
+        let attrs = attrs(ints(sizes));
         let numbers = match self.device.kind {
             DeviceKind::Cuda => call_on(self.device, op, &[&key], &attrs)?,
             DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => call(op, &[&key], &attrs)?,
@@ -80,12 +88,12 @@ impl Draw<'_> {
 
     pub(crate) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         need_float("rand", dtype)?;
-        self.call("rand", Op::RandomUniform, sizes, dtype, &[Attr::DType(dtype)])
+        self.call("rand", Op::RandomUniform, sizes, dtype, drawn(dtype))
     }
 
     pub(crate) fn normal(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         need_float("randn", dtype)?;
-        self.call("randn", Op::RandomNormal, sizes, dtype, &[Attr::DType(dtype)])
+        self.call("randn", Op::RandomNormal, sizes, dtype, drawn(dtype))
     }
 
     pub(crate) fn integers(self, low: i64, high: i64, sizes: &[usize], dtype: DType) -> Result<Tensor> {
@@ -98,8 +106,8 @@ impl Draw<'_> {
             let what = format!("the range from {low} up to {high} does not fit {dtype}");
             return Err(Error::argument("randint", format!("{what}, which holds {least} to {greatest}")));
         }
-        let range = [Attr::int(low), Attr::int(high)];
-        self.call("randint", Op::RandomRange, sizes, DType::I64, &range)?.to_dtype(dtype)
+        let range = |size| RandomRange { size, low, high }.into();
+        self.call("randint", Op::RandomRange, sizes, DType::I64, range)?.to_dtype(dtype)
     }
 
     pub(crate) fn permutation(self, n: usize, dtype: DType) -> Result<Tensor> {
@@ -112,8 +120,8 @@ impl Draw<'_> {
             return Err(Error::argument("randperm", what));
         }
         // Words of 64 bits are all different, or as good as: two of a million agree once in 30 million permutations.
-        let words = self.call("randperm", Op::RandomBits, &[n], DType::I64, &[Attr::DType(DType::I64)])?;
-        let order = call(Op::Argsort, &[&words], &[Attr::bool(true), Attr::int(0), Attr::bool(false)])?;
+        let words = self.call("randperm", Op::RandomBits, &[n], DType::I64, drawn(DType::I64))?;
+        let order = call(Op::Argsort, &[&words], &Attrs::from(Argsort { stable: true, dim: 0, descending: false }))?;
         order.to_dtype(dtype)
     }
 
@@ -122,7 +130,7 @@ impl Draw<'_> {
             let what = format!("bernoulli_ expects p to be in [0, 1], but got p={p}");
             return Err(Error::argument("bernoulli", what));
         }
-        self.call("bernoulli", Op::RandomBernoulli, sizes, DType::I32, &[Attr::float(p)])
+        self.call("bernoulli", Op::RandomBernoulli, sizes, DType::I32, |size| RandomBernoulli { size, p }.into())
     }
 
     /// Truth values of the sizes of `probabilities`, in their dtype, each one with its own probability.
@@ -135,9 +143,14 @@ impl Draw<'_> {
     }
 
     /// The mask of a dropout of `x`, true where an element is kept.
-    fn mask(self, x: &Tensor, p: f64) -> Result<Tensor> {
+    pub(crate) fn mask(self, x: &Tensor, p: f64) -> Result<Tensor> {
         like(x, |sizes| self.bernoulli(sizes, 1.0 - p))
     }
+}
+
+/// The arguments of an op that draws numbers of a dtype, by the sizes.
+fn drawn(dtype: DType) -> impl Fn(Ints) -> Attrs {
+    move |size| Drawn { size, dtype: Some(dtype) }.into()
 }
 
 /// A tensor with the sizes of `model` whose memory is ordered as an element-wise result of it would be.
@@ -168,13 +181,6 @@ pub(crate) fn whole_numbers(dtype: DType) -> (i64, i64) {
         DType::F32 => float(24),
         DType::F64 => float(53),
     }
-}
-
-fn check_dropout(p: f64) -> Result<()> {
-    if (0.0..=1.0).contains(&p) {
-        return Ok(());
-    }
-    Err(Error::argument("dropout", format!("dropout probability has to be between 0 and 1, but got {p}")))
 }
 
 impl Tensor {
@@ -246,55 +252,8 @@ impl Tensor {
         self.draw().bernoulli_of(self)
     }
 
-    /// While training, elements are zeroed with probability `p` and the others divided by `1 - p`, floats; otherwise
-    /// the tensor itself. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// If `p` is no probability or the dtype not floating.
-    pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
-        check_dropout(p)?;
-        if p == 0.0 || !training || self.numel() == 0 {
-            return Ok(self.clone());
-        }
-        need_float("dropout", self.dtype())?;
-        if p == 1.0 {
-            // Nothing is drawn; a product rather than zeros, so that a NaN stays.
-            return self.mul(0.0);
-        }
-        let mask = self.draw().mask(self, p)?;
-        self.native_dropout_backward(&mask, 1.0 / (1.0 - p))
-    }
-
-    /// As [`Tensor::dropout`], with the mask of what is kept: bool. Both have the sizes of `self`.
-    ///
-    /// # Errors
-    /// As [`Tensor::dropout`].
-    pub fn native_dropout(&self, p: f64, training: bool) -> Result<(Tensor, Tensor)> {
-        check_dropout(p)?;
-        need_float("native_dropout", self.dtype())?;
-        if self.numel() == 0 {
-            return Ok((self.clone(), self.zeros_like()?));
-        }
-        if !training {
-            let kept = like(self, |sizes| crate::ops::factories::full_on(self.device(), sizes, true.into(), None))?;
-            return Ok((self.copy()?, kept));
-        }
-        let mask = self.draw().mask(self, p)?;
-        let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
-        Ok((self.native_dropout_backward(&mask, scale)?, mask))
-    }
-
-    /// Elements where the mask holds times `scale`, zero elsewhere: the gradient of [`Tensor::native_dropout`]. Sizes
-    /// are broadcast, the dtype is that of `self`.
-    ///
-    /// # Errors
-    /// If the dtype is not floating, or the shapes do not broadcast.
-    pub fn native_dropout_backward(&self, mask: &Tensor, scale: f64) -> Result<Tensor> {
-        call(Op::NativeDropoutBackward, &[self, mask], &[Attr::float(scale)])
-    }
-
     /// Draws by the default generator of this tensor's device.
-    fn draw(&self) -> Draw<'static> {
+    pub(crate) fn draw(&self) -> Draw<'static> {
         Draw { generator: None, device: self.device() }
     }
 }
@@ -356,4 +315,192 @@ fn draw_key(generator: &Generator, n_counters: u64) -> Result<Tensor> {
 /// A state of a generator as the key of random ops.
 pub(crate) fn key_of(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
+}
+
+const GENERATOR: &str = "*, Generator? generator=None";
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    factories(library)?;
+    integers(library)?;
+    library
+        .def_kernel(&format!("bernoulli(Tensor self, {GENERATOR}) -> Tensor"), bernoulli)?
+        .def_kernel(&format!("bernoulli.p(Tensor self, float p, {GENERATOR}) -> Tensor"), bernoulli_p)?;
+    Ok(())
+}
+
+/// Where and how to store a result, and in what dtype.
+fn options(dtype: &str) -> String {
+    format!("ScalarType? dtype={dtype}, Layout? layout=None, Device? device=None, bool? pin_memory=None")
+}
+
+/// Uniform and normal numbers, plain and with a generator.
+fn factories(library: &mut Library) -> Result<()> {
+    type Numbers = fn(Draw<'_>, &[usize], DType) -> Result<Tensor>;
+    let options = options("None");
+    let uniform: Numbers = |draw, sizes, dtype| draw.uniform(sizes, dtype);
+    let normal: Numbers = |draw, sizes, dtype| draw.normal(sizes, dtype);
+    for (name, numbers) in [("rand", uniform), ("randn", normal)] {
+        let sized = move |sizes: &[i64],
+                          generator: Option<&Generator>,
+                          dtype: Option<DType>,
+                          layout: Option<TensorLayout>,
+                          device: Option<Device>,
+                          pin_memory: Option<bool>| {
+            let draw = draw(name, generator, layout, device, pin_memory)?;
+            numbers(draw, &counts(name, sizes)?, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+        };
+        let alike = move |model: &Tensor,
+                          generator: Option<&Generator>,
+                          dtype: Option<DType>,
+                          layout: Option<TensorLayout>,
+                          device: Option<Device>,
+                          pin_memory: Option<bool>,
+                          format: Option<MemoryFormat>| {
+            let draw = draw(name, generator, layout, device.or(Some(model.device())), pin_memory)?;
+            let make = |sizes: &[usize]| numbers(draw, sizes, dtype.unwrap_or(model.dtype()));
+            laid_out(model.sizes(), &strides_like(model, format)?, make)
+        };
+        library
+            .def_kernel(
+                &format!("{name}(SymInt[] size, *, {options}) -> Tensor"),
+                move |sizes: &[i64],
+                      dtype: Option<DType>,
+                      layout: Option<TensorLayout>,
+                      device: Option<Device>,
+                      pin_memory: Option<bool>| sized(sizes, None, dtype, layout, device, pin_memory),
+            )?
+            .def_kernel(
+                &format!("{name}.generator(SymInt[] size, *, Generator? generator, {options}) -> Tensor"),
+                move |sizes: &[i64],
+                      generator: Option<&Generator>,
+                      dtype: Option<DType>,
+                      layout: Option<TensorLayout>,
+                      device: Option<Device>,
+                      pin_memory: Option<bool>| {
+                    sized(sizes, generator, dtype, layout, device, pin_memory)
+                },
+            )?
+            .def_kernel(
+                &format!("{name}_like(Tensor self, *, {options}, MemoryFormat? memory_format=None) -> Tensor"),
+                move |model: &Tensor,
+                      dtype: Option<DType>,
+                      layout: Option<TensorLayout>,
+                      device: Option<Device>,
+                      pin_memory: Option<bool>,
+                      format: Option<MemoryFormat>| {
+                    alike(model, None, dtype, layout, device, pin_memory, format)
+                },
+            )?
+            .def_kernel(
+                &format!(
+                    "{name}_like.generator(Tensor self, *, Generator? generator, {options}, MemoryFormat? \
+                     memory_format=None) -> Tensor"
+                ),
+                alike,
+            )?;
+    }
+    Ok(())
+}
+
+/// Whole numbers and permutations.
+fn integers(library: &mut Library) -> Result<()> {
+    let long = options("long");
+    library
+        .def_kernel(
+            &format!("randint(SymInt high, SymInt[] size, *, {long}) -> Tensor"),
+            |high: i64,
+             sizes: &[i64],
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>| randint(0, high, sizes, None, dtype, layout, device, pin_memory),
+        )?
+        .def_kernel(
+            &format!("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, {long}) -> Tensor"),
+            |high: i64,
+             sizes: &[i64],
+             generator: Option<&Generator>,
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>| {
+                randint(0, high, sizes, generator, dtype, layout, device, pin_memory)
+            },
+        )?
+        .def_kernel(
+            &format!("randint.low(SymInt low, SymInt high, SymInt[] size, *, {long}) -> Tensor"),
+            |low: i64,
+             high: i64,
+             sizes: &[i64],
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>| randint(low, high, sizes, None, dtype, layout, device, pin_memory),
+        )?
+        .def_kernel(
+            &format!(
+                "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, {long}) -> \
+                 Tensor"
+            ),
+            randint,
+        )?
+        .def_kernel(
+            &format!("randperm(SymInt n, *, {long}) -> Tensor"),
+            |n: i64,
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>| randperm(n, None, dtype, layout, device, pin_memory),
+        )?
+        .def_kernel(&format!("randperm.generator(SymInt n, *, Generator? generator, {long}) -> Tensor"), randperm)?;
+    Ok(())
+}
+
+/// Draws for an operator, onto the device asked for or else that of the generator.
+fn draw<'g>(
+    op: &str,
+    generator: Option<&'g Generator>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Draw<'g>> {
+    check_storage(op, layout, pin_memory)?;
+    Ok(Draw { generator, device: device.or(generator.map(Generator::device)).unwrap_or(Device::CPU) })
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn randint(
+    low: i64,
+    high: i64,
+    sizes: &[i64],
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    let draw = draw("randint", generator, layout, device, pin_memory)?;
+    draw.integers(low, high, &counts("randint", sizes)?, dtype.unwrap_or(DType::I64))
+}
+
+fn randperm(
+    n: i64,
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    let draw = draw("randperm", generator, layout, device, pin_memory)?;
+    draw.permutation(count("randperm", n)?, dtype.unwrap_or(DType::I64))
+}
+
+fn bernoulli(x: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
+    Draw { generator, device: x.device() }.bernoulli_of(x)
+}
+
+fn bernoulli_p(x: &Tensor, p: f64, generator: Option<&Generator>) -> Result<Tensor> {
+    let draw = Draw { generator, device: x.device() };
+    let make = |sizes: &[usize]| draw.bernoulli(sizes, p);
+    laid_out(x.sizes(), &strides_like(x, None)?, make)?.to_dtype(x.dtype())
 }

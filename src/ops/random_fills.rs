@@ -1,9 +1,10 @@
-//! Random numbers written into a tensor.
+//! Random numbers written into a tensor: `uniform_`, `normal_`, `bernoulli_`, `random_`.
 //!
 //! Each is a draw like those of `random.rs`, in the order in which the target lies in memory, and a `copy_`: versions,
 //! views, traces and errors are those of any other write.
 
 use crate::device::Generator;
+use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::ops::random::{Draw, like, need_float, whole_numbers};
@@ -43,6 +44,46 @@ impl Tensor {
     }
 }
 
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    let write = |rest: &str| format!("{rest}, *, Generator? generator=None) -> Tensor(a!)");
+    library
+        .def_kernel(
+            &write("uniform_(Tensor(a!) self, float from=0, float to=1"),
+            |x: &Tensor, from: f64, to: f64, generator: Option<&Generator>| {
+                uniform(x, from, to, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("normal_(Tensor(a!) self, float mean=0, float std=1"),
+            |x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>| {
+                normal(x, mean, std, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("bernoulli_.float(Tensor(a!) self, float p=0.5"),
+            |x: &Tensor, p: f64, generator: Option<&Generator>| bernoulli(x, p, generator).map(|()| x.clone()),
+        )?
+        .def_kernel(
+            &write("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
+            |x: &Tensor, p: &Tensor, generator: Option<&Generator>| bernoulli_of(x, p, generator).map(|()| x.clone()),
+        )?
+        .def_kernel(
+            &write("random_.from(Tensor(a!) self, int from, int? to"),
+            |x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>| {
+                let to = to.unwrap_or(end_of(x.dtype()));
+                integers(x, from, to, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("random_.to(Tensor(a!) self, int to"),
+            |x: &Tensor, to: i64, generator: Option<&Generator>| integers(x, 0, to, generator).map(|()| x.clone()),
+        )?
+        .def_kernel(&write("random_(Tensor(a!) self"), |x: &Tensor, generator: Option<&Generator>| {
+            integers(x, 0, end_of(x.dtype()), generator).map(|()| x.clone())
+        })?;
+    Ok(())
+}
+
 fn draw<'a>(target: &Tensor, generator: Option<&'a Generator>) -> Draw<'a> {
     Draw { generator, device: target.device() }
 }
@@ -53,7 +94,7 @@ fn computed(op: &str, target: &Tensor) -> Result<DType> {
     Ok(if target.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
 }
 
-pub(crate) fn uniform(target: &Tensor, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
+fn uniform(target: &Tensor, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
     let dtype = computed("uniform_", target)?;
     if !(from <= to && (to - from).is_finite()) {
         let what = format!("uniform_ expects to return a [from, to) range, but found from={from} > to={to}");
@@ -63,7 +104,7 @@ pub(crate) fn uniform(target: &Tensor, from: f64, to: f64, generator: Option<&Ge
     target.copy_(&unit.mul(to - from)?.add(from)?)
 }
 
-pub(crate) fn normal(target: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
+fn normal(target: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
     let dtype = computed("normal_", target)?;
     if std.is_nan() || std < 0.0 {
         return Err(Error::argument("normal_", format!("normal expects std >= 0.0, but found std {std}")));
@@ -72,22 +113,22 @@ pub(crate) fn normal(target: &Tensor, mean: f64, std: f64, generator: Option<&Ge
     target.copy_(&standard.mul(std)?.add(mean)?)
 }
 
-pub(crate) fn bernoulli(target: &Tensor, p: f64, generator: Option<&Generator>) -> Result<()> {
+fn bernoulli(target: &Tensor, p: f64, generator: Option<&Generator>) -> Result<()> {
     target.copy_(&like(target, |sizes| draw(target, generator).bernoulli(sizes, p))?)
 }
 
 /// Each element with a probability of its own, broadcast to the target.
-pub(crate) fn bernoulli_of(target: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
+fn bernoulli_of(target: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
     let sizes: Vec<i64> = target.sizes().iter().map(|&size| size as i64).collect();
     target.copy_(&draw(target, generator).bernoulli_of(&p.expand(sizes)?)?)
 }
 
-pub(crate) fn integers(target: &Tensor, low: i64, high: i64, generator: Option<&Generator>) -> Result<()> {
+fn integers(target: &Tensor, low: i64, high: i64, generator: Option<&Generator>) -> Result<()> {
     let dtype = target.dtype();
     target.copy_(&like(target, |sizes| draw(target, generator).integers(low, high, sizes, dtype))?)
 }
 
 /// One past the greatest number that [`integers`] can draw for a dtype: all whole numbers up to there are held.
-pub(crate) fn end_of(dtype: DType) -> i64 {
+fn end_of(dtype: DType) -> i64 {
     whole_numbers(dtype).1.saturating_add(1)
 }

@@ -6,23 +6,20 @@
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ir::attrs::{Argmax, Fold, FoldTo, Prod, Var};
+use crate::ir::{Attrs, DType, Op, Scalar};
 use crate::ops::arguments::converted;
-use crate::ops::dims::Dims;
+use crate::ops::dims::{Dims, ints};
 use crate::tensor::handle::Tensor;
 
 impl Tensor {
-    fn fold(&self, op: Op, dims: Attr, keepdim: bool) -> Result<Tensor> {
-        call(op, &[self], &[dims, Attr::bool(keepdim), Attr::None])
-    }
-
     /// Sum over dims. Integers and bools add up in i64, floats in their own dtype. The dims go away, or keep size 1 if
     /// `keepdim`; no dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn sum(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        self.fold(Op::Sum, list(dims), keepdim)
+        call(Op::Sum, &[self], &fold_to(dims, keepdim, None))
     }
 
     /// Sum of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
@@ -39,7 +36,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
     pub fn mean(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        self.fold(Op::Mean, list(dims), keepdim)
+        call(Op::Mean, &[self], &fold_to(dims, keepdim, None))
     }
 
     /// Mean of all elements, 0-dim. The dtype is kept.
@@ -56,7 +53,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn prod(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
-        self.fold(Op::Prod, Attr::int(dim), keepdim)
+        call(Op::Prod, &[self], &Attrs::from(Prod { dim, keepdim, dtype: None }))
     }
 
     /// Product of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
@@ -73,7 +70,7 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, or a dim is out of range or named twice.
     pub fn amax(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Amax, &[self], &[list(dims), Attr::bool(keepdim)])
+        call(Op::Amax, &[self], &fold(dims, keepdim))
     }
 
     /// Least element over dims; a NaN wins. The dtype is kept. The dims go away, or keep size 1 if `keepdim`; no dims
@@ -82,7 +79,7 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, or a dim is out of range or named twice.
     pub fn amin(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Amin, &[self], &[list(dims), Attr::bool(keepdim)])
+        call(Op::Amin, &[self], &fold(dims, keepdim))
     }
 
     /// Greatest of all elements, 0-dim; a NaN wins. The dtype is kept.
@@ -137,7 +134,7 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn any(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Any, &[self], &[list(dims), Attr::bool(keepdim)])
+        call(Op::Any, &[self], &fold(dims, keepdim))
     }
 
     /// Whether all elements over dims are nonzero: bool, or u8 from u8. The dims go away, or keep size 1 if `keepdim`;
@@ -146,7 +143,7 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn all(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::All, &[self], &[list(dims), Attr::bool(keepdim)])
+        call(Op::All, &[self], &fold(dims, keepdim))
     }
 
     /// Index (i64) of the first greatest element along a dim, or over all elements in row-major order if `dim` is
@@ -155,7 +152,7 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, the dim is out of range, or for bools.
     pub fn argmax(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Argmax, &[self], &[dim.into().map_or(Attr::None, Attr::int), Attr::bool(keepdim)])
+        call(Op::Argmax, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
 
     /// Index (i64) of the first least element; see [`Tensor::argmax`].
@@ -163,7 +160,7 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, the dim is out of range, or for bools.
     pub fn argmin(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Argmin, &[self], &[dim.into().map_or(Attr::None, Attr::int), Attr::bool(keepdim)])
+        call(Op::Argmin, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
 
     /// Variance over dims: squared distances from the mean, summed and divided by their number less `correction` (1 for
@@ -173,7 +170,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
     pub fn var(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Var, &[self], &[list(dims), Attr::Scalar(correction.into()), Attr::bool(keepdim)])
+        call(Op::Var, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
 
     /// Standard deviation over dims: the root of [`Tensor::var`]. The dims go away, or keep size 1 if `keepdim`; no
@@ -182,7 +179,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
     pub fn std(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Std, &[self], &[list(dims), Attr::Scalar(correction.into()), Attr::bool(keepdim)])
+        call(Op::Std, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
 
     /// `log(sum(exp(x)))` over dims without overflow. Integers are raised to the default float. The dims go away, or
@@ -191,18 +188,28 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn logsumexp(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Logsumexp, &[self], &[list(dims), Attr::bool(keepdim)])
+        call(Op::Logsumexp, &[self], &fold(dims, keepdim))
+    }
+
+    /// How many elements over dims are not 0; i64. The dims go away; no dims (`()`) are all of them.
+    ///
+    /// # Errors
+    /// If a dim is out of range or named twice.
+    pub fn count_nonzero(&self, dims: impl Into<Dims>) -> Result<Tensor> {
+        self.to_dtype(DType::Bool)?.sum(dims, false)
     }
 }
 
-fn list(dims: impl Into<Dims>) -> Attr {
-    Attr::ints(dims.into().as_slice())
+fn fold(dims: impl Into<Dims>, keepdim: bool) -> Attrs {
+    Fold { dim: ints(dims), keepdim }.into()
+}
+
+fn fold_to(dims: impl Into<Dims>, keepdim: bool, dtype: Option<DType>) -> Attrs {
+    FoldTo { dim: ints(dims), keepdim, dtype }.into()
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", softmax)?
-        .def_kernel("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", log_softmax)?
         .def_kernel("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", sum)?
         .def_kernel("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", mean)?
         .def_kernel("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", prod)?
@@ -239,14 +246,6 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 /// A measure of how far elements lie apart.
 type Spread = fn(&Tensor, Dims, Scalar, bool) -> Result<Tensor>;
 
-fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.softmax(dim)
-}
-
-fn log_softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.log_softmax(dim)
-}
-
 fn sum(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     summed(&converted(x, dtype)?, &[], false, dtype)
 }
@@ -257,12 +256,12 @@ fn mean(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 
 fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     let flat = converted(x, dtype)?.reshape([x.numel() as i64])?;
-    call(Op::Prod, &[&flat], &[Attr::int(0), Attr::bool(false), dtype.map_or(Attr::None, Attr::DType)])
+    call(Op::Prod, &[&flat], &Attrs::from(Prod { dim: 0, keepdim: false, dtype }))
 }
 
 /// Sum over dims of what was converted to `dtype` if there is one: it is added up in it, also where it is a narrow integer.
 fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
-    call(Op::Sum, &[x], &[Attr::ints(dims), Attr::bool(keepdim), dtype.map_or(Attr::None, Attr::DType)])
+    call(Op::Sum, &[x], &fold_to(dims, keepdim, dtype))
 }
 
 /// `x`, which must have elements.

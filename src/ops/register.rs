@@ -1,22 +1,22 @@
-//! Registers the built-in operators: rows of the op table, composites by subject, and the forms that write.
+//! Registers the built-in operators: rows of the op table, the forms that follow from them, composites by subject.
 //!
-//! Composites are registered with their ATen schemas and a decomposition (`CompositeImplicitAutograd`), so that boxed
-//! callers and out-of-tree code find them by name; every key sees their parts.
+//! A composite is registered with its ATen schema and a decomposition (`CompositeImplicitAutograd`), so that boxed
+//! callers and out-of-tree code find it by name. Every key sees its parts. What is registered is held by its handle: no
+//! operator is looked up by name inside the crate.
 
 use crate::dispatch::builtins::Builtins;
-use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::library::Library;
-use crate::dispatch::schema::{Schema, Type};
+use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
-    activations, adaptive_pooling, attention, batch_norm, classification, conversions, convolution, einsum, factories,
-    images, index_operators, joins, losses, normalization, norms, own_shapes, padding, pointwise, pooling, products,
-    random_operators, reductions, scatters, sorting, views,
+    activations, adaptive_pooling, attention, backend, batch_norm, conversions, convolution, cross_entropy, diagonals,
+    dropout, einsum, factories, images, index_slices, indexing, joins, losses, masks, mutation, normalization, norms,
+    padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, reductions, reshaping, scatters,
+    sorting, view_forms, views, written_forms,
 };
-use crate::ops::{backend, mutation};
 
 /// Registers the composite operators of one subject.
 type Subject = fn(&mut Library) -> Result<()>;
@@ -27,29 +27,33 @@ const SUBJECTS: &[Subject] = &[
     adaptive_pooling::register,
     attention::register,
     batch_norm::register,
-    pointwise::register_choices,
-    classification::register,
     conversions::register,
     convolution::register,
+    cross_entropy::register,
+    diagonals::register,
+    dropout::register,
     einsum::register,
     factories::register,
-    index_operators::register,
+    index_slices::register,
+    indexing::register,
     joins::register,
     losses::register,
+    masks::register,
     normalization::register,
     norms::register,
-    pointwise::register_numbers,
-    own_shapes::register,
     pointwise::register,
     padding::register,
     images::register,
+    pieces::register,
     pooling::register,
     products::register,
-    random_operators::register,
+    random::register,
+    random_fills::register,
+    rearranging::register,
     reductions::register,
+    reshaping::register,
     scatters::register,
     sorting::register,
-    images::register_upsampling,
     views::register,
 ];
 
@@ -64,23 +68,25 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
     let mut undefined = Library::fragment("aten")?;
     for &op in Op::ALL {
-        let schema: Schema = op.schema().parse()?;
-        let name = format!("aten::{}", schema.name);
-        definitions.def(&op.schema())?;
-        cpu.impl_(&name, Kernel::of_row(op, backend::cpu::kernel).named("cpu"))?;
-        cuda.impl_(&name, Kernel::of_row(op, backend::cuda::kernel).named("cuda"))?;
-        meta.impl_(&name, Kernel::of_row(op, backend::meta::kernel).named("meta"))?;
+        let operator = definitions.def_operator(&op.schema())?;
+        operator.set_row(op);
+        cpu.impl_operator(&operator, Kernel::of_row(op, backend::cpu::kernel).named("cpu"))?;
+        cuda.impl_operator(&operator, Kernel::of_row(op, backend::cuda::kernel).named("cuda"))?;
+        meta.impl_operator(&operator, Kernel::of_row(op, backend::meta::kernel).named("meta"))?;
         let needs_tensor = |ty: &Type| ty.holds_tensors() && !matches!(ty, Type::List(..));
-        if !schema.arguments.iter().any(|argument| needs_tensor(&argument.ty)) {
+        let arguments = operator.schema().map_or(&[][..], |schema| &schema.arguments);
+        if !arguments.iter().any(|argument| needs_tensor(&argument.ty)) {
             // A factory has no tensor to take a backend from, nor has an empty list.
             let kernel = Kernel::of_row(op, backend::cpu::kernel).named("factory");
-            undefined.impl_for(&name, DispatchKey::CompositeExplicitAutograd, kernel)?;
+            undefined.impl_operator_for(&operator, DispatchKey::CompositeExplicitAutograd, kernel)?;
         }
-        builtins.by_op.push(Dispatcher::global().lookup(&name)?);
+        builtins.by_op.push(operator);
     }
     builtins.libraries.extend([definitions, cpu, cuda, meta, undefined]);
-    composites(&mut builtins.libraries)?;
-    mutation::register(&mut builtins.libraries, &builtins.by_op)
+    mutation::register(builtins)?;
+    written_forms::register(builtins)?;
+    view_forms::register(builtins)?;
+    composites(&mut builtins.libraries)
 }
 
 /// Registers every composite operator in the registry of this process; dropping the library undoes it.

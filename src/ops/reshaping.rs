@@ -3,17 +3,26 @@
 //! Everything here shares the storage of its input, but for [`Tensor::reshape`] and [`Tensor::flatten`] where strides
 //! cannot express the shape. Negative dims count from the end.
 
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::attrs::Shape;
 use crate::ir::shape::{Sizes, broadcast, infer_sizes, normalize_dim};
-use crate::ir::{Attr, MemoryFormat, Op};
-use crate::ops::dims::Dims;
+use crate::ir::{Attrs, MemoryFormat, Op};
+use crate::ops::composite::Composite;
+use crate::ops::conversions::ordered;
+use crate::ops::dims::{Dims, ints};
 use crate::tensor::handle::Tensor;
+
+static SWAPAXES: Composite =
+    Composite::new("swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)").with_view_in_place();
+static SWAPDIMS: Composite =
+    Composite::new("swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)").with_view_in_place();
 
 /// As [`Tensor::view`], of a tensor that nobody else holds: the result is no view, so it may be written in place
 /// wherever its operand might be.
 pub(crate) fn unsafe_view(x: &Tensor, sizes: &[usize]) -> Result<Tensor> {
-    call(Op::UnsafeView, &[x], &[Attr::ints(Dims::from(sizes).as_slice())])
+    call(Op::UnsafeView, &[x], &Attrs::from(Shape { size: ints(sizes) }))
 }
 
 /// Other sizes.
@@ -28,7 +37,7 @@ impl Tensor {
             return self.view(&sizes[..]);
         }
         // Nobody else holds the copy: the result is no view.
-        let copy = call(Op::Clone, &[self], &[MemoryFormat::Contiguous.into()])?;
+        let copy = call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))?;
         unsafe_view(&copy, &sizes)
     }
 
@@ -204,4 +213,61 @@ pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> 
         if indexing == Indexing::Xy && sizes.len() > 1 { grid.transpose(0, 1) } else { Ok(grid) }
     };
     tensors.iter().enumerate().map(along).collect()
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", |x: &Tensor, sizes: &[i64]| {
+            x.reshape(sizes)
+        })?
+        .def_kernel("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", Tensor::reshape_as)?
+        .def_kernel("view_as(Tensor(a) self, Tensor other) -> Tensor(a)", Tensor::view_as)?
+        .def_kernel("expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", Tensor::expand_as)?
+        .def_kernel("broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", |x: &Tensor, sizes: &[i64]| {
+            x.broadcast_to(sizes)
+        })?
+        .def_kernel("broadcast_tensors(Tensor[] tensors) -> Tensor[]", |tensors: &[Tensor]| {
+            broadcast_tensors(&tensors.iter().collect::<Vec<_>>())
+        })?
+        .def_kernel("meshgrid(Tensor[] tensors) -> Tensor[]", |tensors: &[Tensor]| grid(tensors, "ij"))?
+        .def_kernel("meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", grid)?
+        .def_kernel(
+            "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+            Tensor::flatten,
+        )?
+        .def_kernel("ravel(Tensor(a) self) -> Tensor(a)", |x: &Tensor| x.reshape(-1))?
+        .def_kernel(
+            "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
+            |x: &Tensor, dim: i64, sizes: &[i64]| x.unflatten(dim, sizes),
+        )?;
+    order(library)
+}
+
+/// Dims in another order.
+fn order(library: &mut Library) -> Result<()> {
+    for name in ["movedim", "moveaxis"] {
+        library
+            .def_kernel(
+                &format!("{name}.int(Tensor(a) self, int source, int destination) -> Tensor(a)"),
+                |x: &Tensor, from: i64, to: i64| x.movedim(from, to),
+            )?
+            .def_kernel(
+                &format!("{name}.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"),
+                |x: &Tensor, from: &[i64], to: &[i64]| x.movedim(from, to),
+            )?;
+    }
+    library.composite(&SWAPAXES, Tensor::swapaxes)?.composite(&SWAPDIMS, Tensor::swapaxes)?;
+    Ok(())
+}
+
+fn grid(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tensor>> {
+    let indexing = match indexing {
+        "ij" => Indexing::Ij,
+        "xy" => Indexing::Xy,
+        other => {
+            let what = format!("indexing must be one of \"xy\" or \"ij\", but received: {other}");
+            return Err(Error::argument("meshgrid", what));
+        }
+    };
+    meshgrid(&tensors.iter().collect::<Vec<_>>(), indexing)
 }

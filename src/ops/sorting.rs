@@ -6,8 +6,9 @@
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Along, Argsort, Cumsum};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Op};
+use crate::ir::{Attrs, Op};
 use crate::ops::arguments::count;
 use crate::ops::in_place::row_methods;
 use crate::tensor::handle::Tensor;
@@ -18,13 +19,13 @@ impl Tensor {
         ///
         /// # Errors
         /// If the dim is out of range.
-        cumsum cumsum_(dim: i64) |x, call| call(Op::Cumsum, &[x], &[Attr::int(dim), Attr::None]);
+        cumsum cumsum_(dim: i64) |x, call| call(Op::Cumsum, &[x], &Attrs::from(Cumsum { dim, dtype: None }));
 
         /// Running products along `dim`, sizes kept. Integers and bools multiply in i64, floats in their own dtype.
         ///
         /// # Errors
         /// If the dim is out of range.
-        cumprod cumprod_(dim: i64) |x, call| call(Op::Cumprod, &[x], &[Attr::int(dim), Attr::None]);
+        cumprod cumprod_(dim: i64) |x, call| call(Op::Cumprod, &[x], &Attrs::from(Cumsum { dim, dtype: None }));
     }
 
     /// The greatest element so far along `dim`, and its place, the last one among equals. Sizes and dtype are kept.
@@ -46,7 +47,7 @@ impl Tensor {
     }
 
     fn running(&self, op: Op, dim: i64) -> Result<(Tensor, Tensor)> {
-        let indices = call(op, &[self], &[Attr::int(dim)])?;
+        let indices = call(op, &[self], &Attrs::from(Along { dim }))?;
         Ok((self.gather(dim, &indices)?, indices))
     }
 
@@ -55,7 +56,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn argsort(&self, dim: i64, descending: bool) -> Result<Tensor> {
-        call(Op::Argsort, &[self], &[Attr::bool(true), Attr::int(dim), Attr::bool(descending)])
+        call(Op::Argsort, &[self], &Attrs::from(Argsort { stable: true, dim, descending }))
     }
 
     /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept. Places

@@ -15,7 +15,6 @@ use crate::dispatch::key::local::{AdmitGuard, ExcludeGuard, admit, exclude};
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::schema::OperatorName;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
@@ -207,24 +206,23 @@ impl Drop for AutocastGuard {
 
 /// Registers the kernels of [`POLICIES`] for all operators that are registered now.
 pub(crate) fn register(libraries: &mut Vec<Library>) -> Result<()> {
-    let mut overloads: HashMap<String, Vec<OperatorName>> = HashMap::new();
-    for name in Dispatcher::global().operator_names() {
-        if let Some(base) = name.name.strip_prefix("aten::") {
-            overloads.entry(base.to_string()).or_default().push(name);
+    let mut overloads: HashMap<String, Vec<Operator>> = HashMap::new();
+    for operator in Dispatcher::global().operators() {
+        if let Some(base) = operator.name().name.strip_prefix("aten::") {
+            overloads.entry(base.to_string()).or_default().push(operator);
         }
     }
     for (kind, key) in KINDS {
         let mut library = Library::impl_block("aten", key)?;
         for (cpu, accelerator, bases) in POLICIES {
             let Some(policy) = (if kind == DeviceKind::Cpu { *cpu } else { *accelerator }) else { continue };
-            for name in bases.split(' ').filter_map(|base| overloads.get(base)).flatten() {
-                let operator = Dispatcher::global().find_schema(&name.name, &name.overload)?;
+            for operator in bases.split(' ').filter_map(|base| overloads.get(base)).flatten() {
                 // The dtype of an `out` tensor is its own.
                 let writes = operator.schema().is_some_and(|schema| {
                     schema.arguments.iter().any(|argument| argument.alias.as_ref().is_some_and(|alias| alias.is_write))
                 });
                 if !writes {
-                    library.impl_(&name.to_string(), kernel(kind, policy))?;
+                    library.impl_operator(operator, kernel(kind, policy))?;
                 }
             }
         }

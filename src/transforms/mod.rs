@@ -33,9 +33,9 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     }
     let mut mapped = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
     for (op, operator) in builtins.rows() {
-        mapped.impl_(&operator.name().to_string(), Kernel::of_row(op, batched::kernel).named("batched"))?;
+        mapped.impl_operator(operator, Kernel::of_row(op, batched::kernel).named("batched"))?;
     }
-    mapped.impl_("aten::copy_", Kernel::typed(batched::copy_kernel))?;
+    mapped.impl_operator(builtins.copy()?, Kernel::typed(batched::copy_kernel))?;
     builtins.libraries.push(mapped);
     autocast::register(&mut builtins.libraries)
 }

@@ -5,7 +5,7 @@ use crate::ir::attrs::{Along, Attributes};
 use crate::ir::row::GatherKind;
 use crate::ir::{Attrs, DType, Op, TensorType};
 use crate::ops::factories::range_on;
-use crate::ops::joins::embedding;
+use crate::ops::indexing::embedding;
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::rules::{pad, shifted};
 use crate::transforms::batched::{Operands, physical_sizes};

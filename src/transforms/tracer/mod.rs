@@ -11,7 +11,7 @@
 //! tensor from outside (`gradients`). Answers about such tensors become guards (`outside`).
 
 use crate::device::{Device, DeviceKind, Generator};
-use crate::dispatch::builtins::op_of;
+use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 pub use crate::dispatch::key::local::is_tracing;
@@ -23,7 +23,6 @@ use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{DType, TensorType};
-use crate::ops::mutation::copy_operator;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 
@@ -187,7 +186,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let below = keys - KeySet::of(DispatchKey::Tracer);
     let name = || operator.name().to_string().into();
     let is_copy = copy_operator().is_ok_and(|copy| copy.name() == operator.name());
-    let op = op_of(operator);
+    let op = operator.row();
     if op.is_none() && !is_copy {
         return match operator.slot(below.highest()).source {
             // A composite: its parts are recorded.

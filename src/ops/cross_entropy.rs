@@ -1,4 +1,4 @@
-//! Classification losses and their gradients: likelihood and cross entropy.
+//! Losses of classes and their gradients: negative log-likelihood (`nll_loss`) and cross entropy.
 //!
 //! Classes lie along dim 1, or dim 0 of a 1-dim input. Targets that are to be ignored are picked as class 0 and masked
 //! out afterwards, so what lies there never matters.
@@ -7,16 +7,70 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, wide, widened};
+use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::ops::losses::Reduction;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
 
+static NLL_LOSS: Composite = Composite::new(
+    "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> \
+     Tensor",
+);
+static CROSS_ENTROPY: Composite = Composite::new(
+    "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+     ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+);
+
+/// The arguments of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`] that are rarely given.
+#[derive(Debug, Clone)]
+pub struct CrossEntropy<'a> {
+    /// A factor for each class.
+    pub weight: Option<&'a Tensor>,
+    /// What becomes of the losses; the mean is over the weights of the targets.
+    pub reduction: Reduction,
+    /// Targets of this class number count for nothing.
+    pub ignore_index: i64,
+    /// How much of each target is spread evenly over all classes, from 0 to 1.
+    pub label_smoothing: f64,
+}
+
+impl Default for CrossEntropy<'_> {
+    fn default() -> Self {
+        CrossEntropy { weight: None, reduction: Reduction::Mean, ignore_index: -100, label_smoothing: 0.0 }
+    }
+}
+
+/// Classification losses: class numbers, or one probability per class, along dim 1 (dim 0 of a 1-dim input).
+impl Tensor {
+    /// Negative log-likelihood: `-weight[t] * self[t]` of log-probabilities `(N, C, …)` or `(C)` at the class numbers
+    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used. The losses have the sizes of the batch, `(N, …)` or
+    /// `()`; `reduction` gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    ///
+    /// # Errors
+    /// If the input is not floating, the target is not i64 or u8 or does not fit it, a class number is out of range,
+    /// or there is not one weight per class.
+    pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
+        let CrossEntropy { weight, reduction, ignore_index, .. } = *options;
+        NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
+    }
+
+    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it has
+    /// the sizes of the input, probabilities. The losses have the sizes of the batch, `(N, …)` or `()`; `reduction`
+    /// gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::nll_loss`]; probabilities must be floating, and take no `ignore_index` from 0 up.
+    pub fn cross_entropy(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
+        let CrossEntropy { weight, reduction, ignore_index, label_smoothing } = *options;
+        CROSS_ENTROPY.call((self, target, weight, reduction.number(), ignore_index, label_smoothing))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
-             ignore_index=-100) -> Tensor",
+        .composite(
+            &NLL_LOSS,
             |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
                 nll("nll_loss_nd", x, target, weight, reduction, ignore_index).map(|(loss, _)| loss)
             },
@@ -33,11 +87,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              ignore_index, Tensor total_weight) -> Tensor",
             nll_loss_backward,
         )?
-        .def_kernel(
-            "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
-             ignore_index=-100, float label_smoothing=0.0) -> Tensor",
-            cross_entropy_loss,
-        )?;
+        .composite(&CROSS_ENTROPY, cross_entropy_loss)?;
     Ok(())
 }
 

@@ -1,0 +1,78 @@
+//! Diagonals and triangles of matrices. Everything here copies; [`Tensor::diagonal`] is a view, in `views.rs`.
+
+use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
+use crate::error::{Error, Result};
+use crate::ir::attrs::Triangle;
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attrs, MemoryFormat, Op, Scalar};
+use crate::ops::conversions::ordered;
+use crate::ops::factories::full_on;
+use crate::tensor::handle::Tensor;
+
+/// Triangles, and matrices of diagonals.
+impl Tensor {
+    /// The lower triangle of the last two dims up to `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
+    /// kept.
+    ///
+    /// # Errors
+    /// If there are fewer than two dims.
+    pub fn tril(&self, diagonal: i64) -> Result<Tensor> {
+        call(Op::Tril, &[self], &Attrs::from(Triangle { diagonal }))
+    }
+
+    /// The upper triangle of the last two dims from `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
+    /// kept.
+    ///
+    /// # Errors
+    /// If there are fewer than two dims.
+    pub fn triu(&self, diagonal: i64) -> Result<Tensor> {
+        call(Op::Triu, &[self], &Attrs::from(Triangle { diagonal }))
+    }
+
+    /// Of a vector, the matrix with it on diagonal number `diagonal`; of a matrix, a copy of that diagonal. The dtype
+    /// is kept.
+    ///
+    /// # Errors
+    /// If there are no dims or more than two.
+    pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
+        match self.dim() {
+            1 => self.diag_embed(diagonal, 0, 1),
+            2 => call(Op::Clone, &[&self.diagonal(diagonal, 0, 1)?], &ordered(MemoryFormat::Contiguous)),
+            rank => {
+                let what = format!("diag(): Supports 1D or 2D tensors. Got {rank}D");
+                Err(Error::shape("diag", what, "use diag_embed or diagonal for batches"))
+            }
+        }
+    }
+
+    /// The last dim as diagonal number `offset` of the new dims `dim1` and `dim2`, zeros beside it. The dtype is kept.
+    ///
+    /// # Errors
+    /// If there are no dims, a new dim is out of range, or both are the same.
+    pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+        let rank = self.dim() + 1;
+        let (dim1, dim2) = (normalize_dim("diag_embed", dim1, rank)?, normalize_dim("diag_embed", dim2, rank)?);
+        let Some((&last, batch)) = self.sizes().split_last() else {
+            return Err(Error::index("diag_embed", "a 0-dim tensor has no dims", "unsqueeze it first"));
+        };
+        if dim1 == dim2 {
+            let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
+            return Err(Error::shape("diag_embed", what, "name two dims"));
+        }
+        let shift = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+        let side = last.saturating_add(shift);
+        let mut sizes = batch.to_vec();
+        sizes.insert(dim1.min(dim2), side);
+        sizes.insert(dim1.max(dim2), side);
+        let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(self.dtype()))?;
+        zeros.diagonal_scatter(self, offset, dim1 as i64, dim2 as i64)
+    }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("diag(Tensor self, int diagonal=0) -> Tensor", Tensor::diag)?
+        .def_kernel("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tensor::diag_embed)?;
+    Ok(())
+}

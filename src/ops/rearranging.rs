@@ -1,0 +1,222 @@
+//! Elements in other places: reversed, rolled, turned and repeated. Everything here copies.
+
+use crate::device::roomy;
+use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
+use crate::error::{Error, Result};
+use crate::ir::attrs::{self, Repeat};
+use crate::ir::shape::{checked_numel, normalize_dim};
+use crate::ir::{Attrs, DType, MemoryFormat, Op};
+use crate::ops::arguments::count;
+use crate::ops::conversions::ordered;
+use crate::ops::dims::{Dims, ints};
+use crate::ops::indexing::at_least_1d;
+use crate::ops::joins::cat;
+use crate::tensor::handle::Tensor;
+use crate::tensor::observer;
+
+/// Elements in another order.
+impl Tensor {
+    /// Elements in reverse order along `dims`; `()` reverses nothing. A copy. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If a dim is out of range or named twice.
+    pub fn flip(&self, dims: impl Into<Dims>) -> Result<Tensor> {
+        call(Op::Flip, &[self], &Attrs::from(attrs::Dims { dims: ints(dims) }))
+    }
+
+    /// The tensor `repeats` times along each dim; counts of dims that it lacks come first. A copy. The dtype is kept.
+    ///
+    /// # Errors
+    /// If there are fewer counts than dims, or a count is negative.
+    pub fn repeat(&self, repeats: impl Into<Dims>) -> Result<Tensor> {
+        call(Op::Repeat, &[self], &Attrs::from(Repeat { repeats: ints(repeats) }))
+    }
+
+    /// As [`Tensor::repeat`]; missing counts, which are those of the first dims, are 1.
+    ///
+    /// # Errors
+    /// If a count is negative.
+    pub fn tile(&self, counts: impl Into<Dims>) -> Result<Tensor> {
+        let counts = counts.into();
+        let missing = self.dim().saturating_sub(counts.as_slice().len());
+        self.repeat([&vec![1; missing], counts.as_slice()].concat())
+    }
+
+    /// Elements moved on by `shifts[i]` places along `dims[i]`, those at the end back to the start. Without dims (`()`)
+    /// and with one shift, the tensor is rolled as if it had one dim. A copy. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If there are no shifts, or not one per dim, or a dim is out of range.
+    pub fn roll(&self, shifts: impl Into<Dims>, dims: impl Into<Dims>) -> Result<Tensor> {
+        let (shifts, dims) = (shifts.into(), dims.into());
+        match (shifts.as_slice(), dims.as_slice()) {
+            (&[shift], []) => self.flatten(0, -1)?.roll(shift, 0)?.reshape(self.sizes()),
+            (shifts, dims) if shifts.len() != dims.len() || shifts.is_empty() => {
+                let what = format!("shifts and dimensions must align. shifts: {shifts:?}, dims: {dims:?}");
+                Err(Error::shape("roll", what, "give one shift per dim"))
+            }
+            (shifts, dims) => {
+                let mut rolled = self.clone();
+                for (&shift, &dim) in shifts.iter().zip(dims) {
+                    rolled = rolled.rolled(shift, dim)?;
+                }
+                if rolled.is_handle_of(self) { self.copy() } else { Ok(rolled) }
+            }
+        }
+    }
+
+    fn rolled(&self, shift: i64, dim: i64) -> Result<Tensor> {
+        let at = normalize_dim("roll", dim, self.dim())?;
+        let Some(&size) = self.sizes().get(at) else {
+            return Err(Error::index("roll", "a 0-dim tensor has no dims", "leave dims out"));
+        };
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let start = (-shift).rem_euclid(size as i64);
+        cat(&[&self.slice(dim, start, None, 1)?, &self.slice(dim, 0, start, 1)?], dim)
+    }
+
+    /// Turned by `n` right angles in the plane of two dims, from the first toward the second. A copy. The dtype is
+    /// kept.
+    ///
+    /// # Errors
+    /// If `dims` are not two different dims of the tensor.
+    pub fn rot90(&self, n: i64, dims: impl Into<Dims>) -> Result<Tensor> {
+        let dims = dims.into();
+        let &[first, second] = dims.as_slice() else {
+            let what = format!("expected total rotation dims == 2, but got dims = {:?}", dims.as_slice());
+            return Err(Error::shape("rot90", what, "name two dims"));
+        };
+        if normalize_dim("rot90", first, self.dim())? == normalize_dim("rot90", second, self.dim())? {
+            let what = format!("expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}");
+            return Err(Error::shape("rot90", what, "name two dims"));
+        }
+        match n.rem_euclid(4) {
+            0 => self.copy(),
+            1 => self.flip(second)?.transpose(first, second),
+            2 => self.flip([first, second]),
+            _ => self.flip(first)?.transpose(first, second),
+        }
+    }
+}
+
+/// Elements repeated one by one.
+impl Tensor {
+    /// Every element of `dim` repeated, one behind the other; without a dim the elements in row-major order. The dtype
+    /// is kept.
+    ///
+    /// # Errors
+    /// If the dim is out of range.
+    pub fn repeat_interleave(&self, repeats: usize, dim: impl Into<Option<i64>>) -> Result<Tensor> {
+        let (x, dim) = self.line_for(dim.into())?;
+        let at = normalize_dim("repeat_interleave", dim, x.dim())?;
+        let mut sizes = x.sizes().to_vec();
+        sizes.insert(at + 1, repeats);
+        checked_numel("repeat_interleave", &sizes, x.dtype().size())?;
+        let repeated = x.unsqueeze(at as i64 + 1)?.expand(&sizes[..])?;
+        sizes.remove(at + 1);
+        // Elements are counted by now; there may be none.
+        sizes[at] = sizes[at].saturating_mul(repeats);
+        // A copy, also where a view could stand for it.
+        call(Op::Clone, &[&repeated], &ordered(MemoryFormat::Contiguous))?.view(&sizes[..])
+    }
+
+    /// As [`Tensor::repeat_interleave`], with a number of times for each element of `dim`, or one for all.
+    ///
+    /// # Errors
+    /// If the dim is out of range, a number is negative, or there are not as many as elements; as
+    /// [`Tensor::nonzero`].
+    pub fn repeat_interleave_each(&self, repeats: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
+        let (x, dim) = self.line_for(dim.into())?;
+        let at = normalize_dim("repeat_interleave", dim, x.dim())?;
+        let repeats = if repeats.numel() == 1 && repeats.dim() <= 1 {
+            repeats.reshape([1])?.expand([x.sizes()[at] as i64])?
+        } else {
+            repeats.clone()
+        };
+        if repeats.sizes() != [x.sizes()[at]] {
+            let what = format!("repeats of shape {:?} for dim {dim} of shape {:?}", repeats.sizes(), x.sizes());
+            return Err(Error::shape("repeat_interleave", what, "give one number, or one per element of the dim"));
+        }
+        x.index_select(dim, &repeated_places(&repeats)?)
+    }
+
+    /// The tensor and the dim, or all elements in one dim.
+    fn line_for(&self, dim: Option<i64>) -> Result<(Tensor, i64)> {
+        match dim {
+            Some(dim) => Ok((at_least_1d(self)?, dim)),
+            None => Ok((self.reshape([-1])?, 0)),
+        }
+    }
+}
+
+/// 0 as often as the first number says, 1 as often as the second, and so on.
+pub(crate) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
+    const OP: &str = "repeat_interleave";
+    if !matches!(repeats.dtype(), DType::I64 | DType::I32) {
+        return Err(Error::dtype(OP, repeats.dtype(), "i64 or i32", "repeats are whole numbers; convert them"));
+    }
+    if repeats.dim() != 1 {
+        let what = format!("repeats have shape {:?}", repeats.sizes());
+        return Err(Error::shape(OP, what, "they must be 1-dim"));
+    }
+    observer::on_read(repeats, OP)?;
+    let count = |count: i64| {
+        let negative = |_| Error::argument(OP, format!("repeats can not be negative, but one is {count}"));
+        usize::try_from(count).map_err(negative)
+    };
+    let counts = repeats.to_dtype(DType::I64)?.to_vec::<i64>()?;
+    let total = counts.iter().try_fold(0usize, |total, &one| Ok::<_, Error>(total.saturating_add(count(one)?)))?;
+    let mut places: Vec<i64> = roomy(total)?;
+    for (place, one) in counts.into_iter().enumerate() {
+        places.resize(places.len() + count(one)?, place as i64);
+    }
+    Tensor::from_slice(&places, &[places.len()])?.to_device(repeats.device())
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("tile(Tensor self, SymInt[] dims) -> Tensor", |x: &Tensor, counts: &[i64]| x.tile(counts))?
+        .def_kernel(
+            "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+            |x: &Tensor, shifts: &[i64], dims: &[i64]| x.roll(shifts, dims),
+        )?
+        .def_kernel("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", |x: &Tensor, n: i64, dims: &[i64]| {
+            x.rot90(n, dims)
+        })?
+        .def_kernel(
+            "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> \
+             Tensor",
+            |x: &Tensor, repeats: i64, dim: Option<i64>, size: Option<i64>| {
+                let repeated = x.repeat_interleave(count("repeat_interleave", repeats)?, dim)?;
+                of_size(repeated, dim, size)
+            },
+        )?
+        .def_kernel(
+            "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) \
+             -> Tensor",
+            |x: &Tensor, repeats: &Tensor, dim: Option<i64>, size: Option<i64>| {
+                of_size(x.repeat_interleave_each(repeats, dim)?, dim, size)
+            },
+        )?
+        .def_kernel(
+            "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+            |repeats: &Tensor, size: Option<i64>| {
+                of_size(repeated_places(repeats)?, None, size)?.to_dtype(repeats.dtype())
+            },
+        )?;
+    Ok(())
+}
+
+/// The result, if it has the size that was foretold.
+fn of_size(x: Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
+    let Some(size) = size else { return Ok(x) };
+    let dim = dim.unwrap_or(0).rem_euclid(x.dim().max(1) as i64) as usize;
+    if x.sizes()[dim] as i64 == size {
+        return Ok(x);
+    }
+    let what = format!("output_size is {size}, but the repeats add up to {}", x.sizes()[dim]);
+    Err(Error::argument("repeat_interleave", what))
+}
