@@ -7,26 +7,64 @@
 use crate::dispatch::dispatcher::{Dispatcher, Registration};
 use crate::dispatch::kernel::{IntoKernel, Kernel};
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::operator::Site;
+use crate::dispatch::operator::{Operator, Site};
 use crate::dispatch::schema::{AliasAnalysis, OperatorName, Schema};
 use crate::error::{Error, Result};
 use std::panic::Location;
 
 /// A block of registrations, like PyTorch's `torch.library.Library`. Dropping it undoes them.
 ///
+/// This adds an operator with an attribute, `beta`, and a method that calls it. The operator is made of others, so its
+/// derivative follows, and `compile` fuses it with its neighbours. `examples/custom_op.rs` has an operator with a
+/// kernel and a derivative of its own.
+///
 /// ```
-/// # fn main() -> opfuse::Result<()> {
-/// use opfuse::Tensor;
-/// use opfuse::dispatch::{Dispatcher, Library};
-/// let mut library = Library::def_block("mine")?;
-/// library.def_kernel("double(Tensor self) -> Tensor", |x: &Tensor| x.add(x))?;
-/// let double = Dispatcher::global().lookup("mine::double")?;
-/// let x = Tensor::try_from([1.0f32, 2.0])?;
-/// assert_eq!(double.call::<_, Tensor>((&x,))?.to_vec::<f32>()?, [2.0, 4.0]);
-/// drop(library);
-/// assert!(Dispatcher::global().lookup("mine::double").is_err());
-/// # Ok(())
-/// # }
+/// use opfuse::dispatch::{Dispatcher, Library, Operator};
+/// use opfuse::{Result, Tensor, compile};
+/// use std::sync::LazyLock;
+///
+/// /// `x * sigmoid(beta * x)`.
+/// fn swish(x: &Tensor, beta: f64) -> Result<Tensor> {
+///     x.mul(x.mul(beta)?.sigmoid()?)
+/// }
+///
+/// /// Calls look it up once.
+/// static SWISH: LazyLock<Result<Operator>> = LazyLock::new(|| Dispatcher::global().lookup("mine::swish"));
+///
+/// trait Swish {
+///     fn swish(&self, beta: f64) -> Result<Tensor>;
+/// }
+///
+/// impl Swish for Tensor {
+///     fn swish(&self, beta: f64) -> Result<Tensor> {
+///         SWISH.as_ref().map_err(Clone::clone)?.call((self, beta))
+///     }
+/// }
+///
+/// fn main() -> Result<()> {
+///     let mut library = Library::def_block("mine")?;
+///     library.def_kernel("swish(Tensor self, float beta=1.0) -> Tensor", swish)?;
+///
+///     let x = Tensor::try_from([-1.0f32, 0.5, 2.0])?;
+///     assert_eq!(x.swish(1.0)?.to_vec::<f32>()?, x.silu()?.to_vec::<f32>()?);
+///
+///     // Compiled, it has the bits of the eager call, in one kernel.
+///     let chain = |x: &Tensor| x.swish(2.0)?.add(1.0);
+///     let compiled = compile(chain);
+///     assert_eq!(compiled.call(&x)?.to_vec::<f32>()?, chain(&x)?.to_vec::<f32>()?);
+///     assert_eq!(compiled.explain().kernels_after, 1);
+///
+///     // The slope at 0 is one half.
+///     let zero = Tensor::try_from([0.0f32])?;
+///     zero.set_requires_grad(true)?;
+///     zero.swish(2.0)?.sum_all()?.backward()?;
+///     assert_eq!(zero.grad().map(|slope| slope.to_vec::<f32>()).transpose()?, Some(vec![0.5]));
+///
+///     // It lives as long as the library.
+///     drop(library);
+///     assert!(Dispatcher::global().lookup("mine::swish").is_err());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a library undoes its registrations"]
