@@ -127,13 +127,13 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let options = GradOptions { allow_unused: true, ..GradOptions::default() };
     let found = grad(&roots, &wanted, &cotangents, options)?;
     let mut gradients = Vec::new();
-    let mut places = Vec::new();
+    let mut by_operand = Vec::new();
     for ((position, _), gradient) in operands.iter().zip(found) {
-        places.push((*position, gradient.as_ref().map(|_| gradients.len())));
+        by_operand.push((*position, gradient.as_ref().map(|_| gradients.len())));
         gradients.extend(gradient);
     }
     let joint =
-        Joint { differentiable, operands: places, n_gradients: gradients.len(), ..Joint::without_gradients(flat) };
+        Joint { differentiable, operands: by_operand, n_gradients: gradients.len(), ..Joint::without_gradients(flat) };
     Ok((gradients, joint))
 }
 

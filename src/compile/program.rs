@@ -70,9 +70,9 @@ struct Gradients {
     kept: Vec<Kept>,
     differentiable: Vec<usize>,
     /// For each input of the program, the index of its gradient.
-    places: Vec<Option<usize>>,
+    by_input: Vec<Option<usize>>,
     /// The same as output indices of the joint graph.
-    joint_places: Vec<Option<usize>>,
+    joint_by_input: Vec<Option<usize>>,
 }
 
 impl Program {
@@ -128,14 +128,14 @@ impl Program {
                 *output -= joint.n_gradients;
             }
         }
-        let mut places = vec![None; n_inputs];
+        let mut by_input = vec![None; n_inputs];
         for &(operand, gradient) in &joint.operands {
-            places[operand] = gradient;
+            by_input[operand] = gradient;
         }
-        let joint_places = places.iter().map(|place| place.map(|at| at + joint.n_outputs)).collect();
+        let joint_by_input = by_input.iter().map(|gradient| gradient.map(|at| at + joint.n_outputs)).collect();
         let backward = Tuned::build(halves.backward, Subject::Backward, Vec::new(), settings)?;
         let differentiable = joint.differentiable;
-        let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
+        let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, by_input, joint_by_input };
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         Ok(Program {
             separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
@@ -355,7 +355,7 @@ impl GradientProgram for Gradients {
         let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
         let results = self.backward.run(&arrays)?;
         let results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
-        Ok(self.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
+        Ok(self.by_input.iter().map(|gradient| gradient.map(|at| results[at].clone())).collect())
     }
 
     fn joint_graph(&self) -> &Graph {
@@ -363,7 +363,7 @@ impl GradientProgram for Gradients {
     }
 
     fn joint_gradients(&self) -> &[Option<usize>] {
-        &self.joint_places
+        &self.joint_by_input
     }
 
     fn backward_graph(&self) -> &Graph {
@@ -371,6 +371,6 @@ impl GradientProgram for Gradients {
     }
 
     fn backward_gradients(&self) -> &[Option<usize>] {
-        &self.places
+        &self.by_input
     }
 }

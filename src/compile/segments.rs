@@ -34,14 +34,14 @@ pub(super) struct Segments {
 }
 
 struct Known {
-    by_graph: Lru<Graph, Arc<Place>>,
+    by_graph: Lru<Graph, Arc<LazySegment>>,
     /// How much misses outweigh hits so far.
     balance: usize,
     n_compiled: u64,
 }
 
-/// The place of a segment. It is empty until the segment is compiled.
-type Place = OnceLock<Result<Segment>>;
+/// A segment, empty until it is compiled.
+type LazySegment = OnceLock<Result<Segment>>;
 
 struct Segment {
     tuned: Tuned,
@@ -68,22 +68,23 @@ impl Segments {
 
     /// The reports of all cached segments, the most recently used first.
     pub(super) fn explain(&self) -> Vec<Explain> {
-        let places: Vec<Arc<Place>> = self.lock().by_graph.by_use().map(|(_, place)| place.clone()).collect();
-        let built = places.iter().filter_map(|place| place.get()?.as_ref().ok());
+        let segments: Vec<Arc<LazySegment>> =
+            self.lock().by_graph.by_use().map(|(_, segment)| segment.clone()).collect();
+        let built = segments.iter().filter_map(|segment| segment.get()?.as_ref().ok());
         built.map(|segment| Explain::of(segment.tuned.built())).collect()
     }
 
-    fn place(&self, graph: &Graph) -> Arc<Place> {
+    fn find(&self, graph: &Graph) -> Arc<LazySegment> {
         let mut known = self.lock();
-        if let Some(place) = known.by_graph.get(graph).cloned() {
+        if let Some(segment) = known.by_graph.get(graph).cloned() {
             known.balance = known.balance.saturating_sub(1);
-            return place;
+            return segment;
         }
         known.balance += COST_OF_MISS;
         known.n_compiled += 1;
-        let place = Arc::new(Place::new());
-        known.by_graph.put(graph.clone(), place.clone());
-        place
+        let segment = Arc::new(LazySegment::new());
+        known.by_graph.put(graph.clone(), segment.clone());
+        segment
     }
 
     fn build(&self, graph: Graph) -> Result<Segment> {
@@ -104,8 +105,8 @@ impl Segments {
 
 impl Runner for Segments {
     fn run(&self, graph: Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let place = self.place(&graph);
-        let segment = place.get_or_init(|| self.build(graph)).as_ref().map_err(Clone::clone)?;
+        let segment = self.find(&graph);
+        let segment = segment.get_or_init(|| self.build(graph)).as_ref().map_err(Clone::clone)?;
         let mut results = segment.tuned.run(inputs)?.into_vec();
         segment.separation.apply(&mut results)?;
         Ok(results)

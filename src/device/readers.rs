@@ -1,14 +1,14 @@
 //! Threads that read storages for a short time without taking their locks.
 //!
 //! A lock costs a small call two locked instructions per operand, and threads that read the same storage contend for
-//! the cache line of its lock. So a thread that runs a short kernel *announces* what it reads, in a place of its own,
+//! the cache line of its lock. So a thread that runs a short kernel *announces* what it reads, in a slot of its own,
 //! and then checks whether the storages have writers. A writer first counts itself in the storage, and then checks all
-//! places. Announcement, count and both checks have one order for all threads (`SeqCst`), so at least one of a reader
+//! slots. Announcement, count and both checks have one order for all threads (`SeqCst`), so at least one of a reader
 //! and a writer sees the other. A reader that sees a writer withdraws its announcement and waits for the lock. A writer
 //! that sees an announcement waits until it is withdrawn.
 //!
-//! What always holds: only its thread writes to a place; an announcement succeeds at once or not at all, so making one
-//! never waits; a writer takes no locks to check. There are [`MAX_PLACES`]; further threads take locks.
+//! What always holds: only its thread writes to a slot; an announcement succeeds at once or not at all, so making one
+//! never waits; a writer takes no locks to check. There are [`MAX_READERS`]; further threads take locks.
 
 use super::Storage;
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Most threads that read by announcements at the same time.
-const MAX_PLACES: usize = 256;
+const MAX_READERS: usize = 256;
 /// Most storages of an announcement.
 pub(super) const MAX_STORAGES: usize = 3;
 
@@ -27,9 +27,9 @@ const YIELDS: u32 = 200;
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
 
-/// The announcement of one thread, on cache lines of its own.
+/// A slot for the announcement of one thread, on cache lines of its own.
 #[repr(align(128))]
-struct Place {
+struct Reader {
     /// Whether a thread owns it.
     is_taken: AtomicBool,
     is_reading: AtomicBool,
@@ -37,9 +37,9 @@ struct Place {
     storages: [AtomicUsize; MAX_STORAGES],
 }
 
-impl Place {
-    const fn free() -> Place {
-        Place {
+impl Reader {
+    const fn free() -> Reader {
+        Reader {
             is_taken: AtomicBool::new(false),
             is_reading: AtomicBool::new(false),
             storages: [const { AtomicUsize::new(0) }; MAX_STORAGES],
@@ -47,29 +47,29 @@ impl Place {
     }
 }
 
-static PLACES: [Place; MAX_PLACES] = [const { Place::free() }; MAX_PLACES];
+static READERS: [Reader; MAX_READERS] = [const { Reader::free() }; MAX_READERS];
 
-/// The number of places that were ever used; they are the first ones.
+/// The number of slots that were ever used; they are the first ones.
 static N_USED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static OWN: Own = const { Own(Cell::new(None)) };
 }
 
-/// A thread's place, once it has read. It is freed when the thread ends.
-struct Own(Cell<Option<&'static Place>>);
+/// A thread's slot, once it has read. It is freed when the thread ends.
+struct Own(Cell<Option<&'static Reader>>);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if let Some(place) = self.0.get() {
-            place.is_taken.store(false, Ordering::Release);
+        if let Some(reader) = self.0.get() {
+            reader.is_taken.store(false, Ordering::Release);
         }
     }
 }
 
 /// Keeps writers out of the announced storages while it lives. It belongs to its thread.
 pub(crate) struct Announced {
-    place: &'static Place,
+    reader: &'static Reader,
     not_send: std::marker::PhantomData<*const ()>,
 }
 
@@ -77,20 +77,20 @@ impl Drop for Announced {
     #[inline(always)]
     fn drop(&mut self) {
         // A thread that sees this, or what the next announcement writes, also sees that everything has been read.
-        self.place.is_reading.store(false, Ordering::Release);
+        self.reader.is_reading.store(false, Ordering::Release);
     }
 }
 
 /// Announces that the thread reads storages from now on. Returns `None` if one of them has a writer, if the thread
-/// already has an announcement, or if there is no place: then locks have to be taken.
+/// already has an announcement, or if there is no slot: then locks have to be taken.
 #[inline(always)]
 pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) -> Option<Announced> {
-    // A thread that is ending has no place any more.
-    let place = OWN.try_with(|own| own.0.get().or_else(|| take_place(own))).ok().flatten()?;
-    if place.is_reading.load(Ordering::Relaxed) {
+    // A thread that is ending has no slot any more.
+    let reader = OWN.try_with(|own| own.0.get().or_else(|| take_reader(own))).ok().flatten()?;
+    if reader.is_reading.load(Ordering::Relaxed) {
         return None;
     }
-    let mut slots = place.storages.iter();
+    let mut slots = reader.storages.iter();
     for storage in storages.clone() {
         // Ordered after all reads of the last announcement.
         slots.next()?.store(address(storage), Ordering::Release);
@@ -99,8 +99,8 @@ pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) 
         slot.store(0, Ordering::Release);
     }
     // A swap instead of a store: it costs the same, and is ordered before the checks below in any case.
-    place.is_reading.swap(true, Ordering::SeqCst);
-    let announced = Announced { place, not_send: std::marker::PhantomData };
+    reader.is_reading.swap(true, Ordering::SeqCst);
+    let announced = Announced { reader, not_send: std::marker::PhantomData };
     let mut is_written = false;
     for storage in storages {
         is_written |= storage.writers().load(Ordering::SeqCst) != 0;
@@ -109,26 +109,27 @@ pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) 
 }
 
 #[cold]
-fn take_place(own: &Own) -> Option<&'static Place> {
-    let take = |place: &Place| !place.is_taken.load(Ordering::Relaxed) && !place.is_taken.swap(true, Ordering::Acquire);
-    let (index, place) = PLACES.iter().enumerate().find(|(_, place)| take(place))?;
-    // Ordered with the checks of writers: a writer that does not check this place yet is seen by the first
+fn take_reader(own: &Own) -> Option<&'static Reader> {
+    let take =
+        |reader: &Reader| !reader.is_taken.load(Ordering::Relaxed) && !reader.is_taken.swap(true, Ordering::Acquire);
+    let (index, reader) = READERS.iter().enumerate().find(|(_, reader)| take(reader))?;
+    // Ordered with the checks of writers: a writer that does not check this slot yet is seen by the first
     // announcement.
     N_USED.fetch_max(index + 1, Ordering::SeqCst);
-    own.0.set(Some(place));
-    Some(place)
+    own.0.set(Some(reader));
+    Some(reader)
 }
 
 /// Waits until no announcement has the storage. Its writers are counted already, so no new one succeeds.
 pub(super) fn wait_for(storage: &Storage) {
     let address = address(storage);
-    let reads = |place: &Place| {
-        place.is_reading.load(Ordering::SeqCst)
-            && place.storages.iter().any(|slot| slot.load(Ordering::Acquire) == address)
+    let reads = |reader: &Reader| {
+        reader.is_reading.load(Ordering::SeqCst)
+            && reader.storages.iter().any(|slot| slot.load(Ordering::Acquire) == address)
     };
-    for place in &PLACES[..N_USED.load(Ordering::SeqCst)] {
+    for reader in &READERS[..N_USED.load(Ordering::SeqCst)] {
         let mut looks = 0;
-        while reads(place) {
+        while reads(reader) {
             looks += 1;
             match looks {
                 ..SPINS => std::hint::spin_loop(),
@@ -192,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn slots_are_used_again() {
         let [a] = storages();
-        for _ in 0..2 * MAX_PLACES {
+        for _ in 0..2 * MAX_READERS {
             let read = || drop(announce([&a].into_iter()).expect("no thread writes"));
             thread::scope(|scope| scope.spawn(read).join().expect("nothing panics"));
         }
         // Other tests may run beside this one.
-        assert!(N_USED.load(Ordering::Relaxed) < MAX_PLACES / 2);
+        assert!(N_USED.load(Ordering::Relaxed) < MAX_READERS / 2);
     }
 
     /// A reader sees all that a writer wrote, or nothing of it.

@@ -14,7 +14,7 @@ const LANE: f64 = 8.0;
 const MAX_LANES: usize = 16;
 
 /// The positions of boxes and lanes.
-pub(super) struct Places {
+pub(super) struct Positions {
     /// The upper left corner of each box.
     pub(super) corners: Vec<(f64, f64)>,
     /// For each arrow, the upper ends of its lanes.
@@ -24,7 +24,7 @@ pub(super) struct Places {
 }
 
 /// Places boxes of these widths and equal height. An arrow leads from an earlier box to a later one.
-pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> Places {
+pub(super) fn positions(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> Positions {
     let n_boxes = widths.len();
     let mut layer_of = layers(n_boxes, arrows);
     let mut widths = widths.to_vec();
@@ -50,7 +50,7 @@ pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> P
     let corners = (0..n_boxes).map(|index| (edge(index) - left, top(index))).collect();
     let lanes = lanes_of.into_iter();
     let lanes = lanes.map(|lanes| lanes.into_iter().map(|lane| (centres[lane] - left, top(lane))).collect()).collect();
-    Places { corners, lanes, size: (right - left, bottom) }
+    Positions { corners, lanes, size: (right - left, bottom) }
 }
 
 /// The centre of each box, after the boxes of every layer were ordered.

@@ -3,7 +3,7 @@
 //! Plain numbers and fills are part of their users' labels. A large graph is drawn with a box per kernel instead.
 
 use super::html::colour;
-use super::layers::place;
+use super::layers::positions;
 use super::{Decision, Edge, Explain, GroupKind};
 use crate::compile::escaped::Escaped;
 use crate::fusion::role::Role;
@@ -100,14 +100,14 @@ impl<'a> Picture<'a> {
         let label = |of: &BoxOf| of.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let widths: Vec<f64> = self.boxes.iter().map(|of| label(of) as f64 * CHARACTER + 16.0).collect();
         let pairs: Vec<(usize, usize)> = self.arrows.iter().map(|&(from, to, _)| (from, to)).collect();
-        let places = place(&widths, BOX_HEIGHT, &pairs);
-        let (width, height) = (places.size.0 + 2.0 * MARGIN, places.size.1 + 2.0 * MARGIN);
-        let corner = |index: usize| (places.corners[index].0 + MARGIN, places.corners[index].1 + MARGIN);
+        let positions = positions(&widths, BOX_HEIGHT, &pairs);
+        let (width, height) = (positions.size.0 + 2.0 * MARGIN, positions.size.1 + 2.0 * MARGIN);
+        let corner = |index: usize| (positions.corners[index].0 + MARGIN, positions.corners[index].1 + MARGIN);
         let mut out = format!(
             "<svg role=\"img\" aria-label=\"the graph\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 \
              {width:.0} {height:.0}\">\n"
         );
-        for (&(from, to, edge), lanes) in self.arrows.iter().zip(&places.lanes) {
+        for (&(from, to, edge), lanes) in self.arrows.iter().zip(&positions.lanes) {
             let middle = |index: usize| corner(index).0 + widths[index] / 2.0;
             let mut at = (middle(from), corner(from).1 + BOX_HEIGHT);
             let mut path = format!("M{:.0} {:.0}", at.0, at.1);

@@ -1,7 +1,7 @@
 //! The interface of this folder in a build without CUDA: every call is an error, and no value of its types exists.
 
 use super::tiles::{MAP_WORDS, Tiles};
-use super::{Addresses, Problem, Tell, runtime};
+use super::{Addresses, Problem, ToError, runtime};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use std::convert::Infallible;
@@ -139,7 +139,7 @@ impl Queue {
         match self.0 {}
     }
 
-    pub(crate) fn fault_record(&self, _: Tell) -> Result<u64> {
+    pub(crate) fn fault_record(&self, _: ToError) -> Result<u64> {
         match self.0 {}
     }
 }

@@ -9,10 +9,10 @@
 //! takes a value that was computed from a faulty one for a correct one. A stream that waits for another one also
 //! reports that one's faults, until the host has passed the point that it waited for.
 //!
-//! The first launch with a fault is reported; of its threads, any. A [`Tell`] turns the fault into an error.
+//! The first launch with a fault is reported; of its threads, any. A [`ToError`] turns the fault into an error.
 
 use super::driver::{Context, Mark, Queue, Watched};
-use super::{Found, Tell};
+use super::{Found, ToError};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -20,10 +20,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Words of a record: site and place, then per place an index and the size of its dimension, as in the CUDA prelude.
+/// Words of a record, as in the CUDA prelude: site and position, then per position an index and the size of its
+/// dimension.
 const RECORD: usize = 32;
-/// The number of places that are distinguished.
-const PLACES: usize = 8;
+/// The number of positions that are distinguished.
+const POSITIONS: usize = 8;
 /// The number of streams for which a thread remembers what was reported.
 const MAX_STREAMS: usize = 64;
 
@@ -47,7 +48,7 @@ pub(crate) struct Faults {
     records: Arc<Records>,
     queue: Weak<Queue>,
     /// Made when the first kernel that may have a fault is started.
-    record: OnceLock<(Record, Tell)>,
+    record: OnceLock<(Record, ToError)>,
     /// The number of faults found.
     times: AtomicU64,
     /// The error of the last fault.
@@ -81,8 +82,8 @@ impl Records {
         let mut free = lock(&self.free);
         let is_free =
             |(_, until): &(Record, Option<Mark>)| until.as_ref().is_none_or(|mark| mark.is_reached().unwrap_or(false));
-        let record = if let Some(place) = free.iter().position(is_free) {
-            free.swap_remove(place).0
+        let record = if let Some(at) = free.iter().position(is_free) {
+            free.swap_remove(at).0
         } else {
             let memory = Arc::new(Watched::new(&self.context)?);
             let records = (0..Watched::WORDS)
@@ -109,10 +110,10 @@ impl Record {
     fn read(&self, device: u16) -> Found {
         let words = self.words();
         let first = words[0].load(Ordering::Acquire);
-        let place = (first & 0xff) as usize;
-        let of_place = |word: usize| words.get(2 * place + word).map_or(0, |word| word.load(Ordering::Acquire));
-        let [index, size] = if place < PLACES { [1, 2].map(of_place) } else { [0, 0] };
-        Found { device, site: first >> 8, place, index: index as i64, size }
+        let position = (first & 0xff) as usize;
+        let of_position = |word: usize| words.get(2 * position + word).map_or(0, |word| word.load(Ordering::Acquire));
+        let [index, size] = if position < POSITIONS { [1, 2].map(of_position) } else { [0, 0] };
+        Found { device, site: first >> 8, position, index: index as i64, size }
     }
 
     fn clear(&self) {
@@ -174,7 +175,7 @@ impl Faults {
 
     /// Collects a fault, once the stream has done all its work.
     fn collect(&self) -> Result<()> {
-        let Some((record, tell)) = self.record.get() else { return Ok(()) };
+        let Some((record, to_error)) = self.record.get() else { return Ok(()) };
         let mut last = lock(&self.last);
         if record.is_empty() {
             return Ok(());
@@ -182,7 +183,7 @@ impl Faults {
         if let Some(queue) = self.queue.upgrade() {
             queue.end()?.wait()?;
         }
-        *last = Some(tell(&record.read(self.records.context.index)));
+        *last = Some(to_error(&record.read(self.records.context.index)));
         // A thread that sees the record empty also sees the error.
         self.times.fetch_add(1, Ordering::Release);
         record.clear();
@@ -193,14 +194,14 @@ impl Faults {
     ///
     /// # Errors
     /// If there is no memory, or the device fails.
-    fn address(&self, tell: Tell) -> Result<u64> {
+    fn address(&self, to_error: ToError) -> Result<u64> {
         if let Some((record, _)) = self.record.get() {
             return Ok(record.words().as_ptr().addr() as u64);
         }
         let made = lock(&self.end);
         if self.record.get().is_none() {
             let record = self.records.take()?;
-            self.record.get_or_init(|| (record, tell));
+            self.record.get_or_init(|| (record, to_error));
         }
         drop(made);
         let (record, _) = self.record.get().expect("it was just made");
@@ -276,12 +277,12 @@ impl Queue {
         self.faults.check()
     }
 
-    /// The address where its kernels record faults; `tell` turns them into errors.
+    /// The address where its kernels record faults; `to_error` turns them into errors.
     ///
     /// # Errors
     /// If there is no memory, or the device fails.
-    pub(crate) fn fault_record(&self, tell: Tell) -> Result<u64> {
-        self.faults.address(tell)
+    pub(crate) fn fault_record(&self, to_error: ToError) -> Result<u64> {
+        self.faults.address(to_error)
     }
 }
 

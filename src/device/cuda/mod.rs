@@ -91,19 +91,19 @@ pub(crate) struct Found {
     pub(crate) device: u16,
     /// The name of the launch, as the launch gave it; below 2^56, and not 0.
     pub(crate) site: u64,
-    /// The number of the operand; [`NO_PLACE`] for a division by zero.
-    pub(crate) place: usize,
+    /// The number of the operand, or of the dimension; [`DIVISION`] for a division by zero.
+    pub(crate) position: usize,
     /// The index that was out of range,
     pub(crate) index: i64,
     /// for a dimension of this size.
     pub(crate) size: u64,
 }
 
-/// Replaces the number of an operand for a division by zero.
-pub(crate) const NO_PLACE: usize = 0xff;
+/// The position of a division by zero.
+pub(crate) const DIVISION: usize = 0xff;
 
 /// Turns a fault into an error.
-pub(crate) type Tell = fn(&Found) -> Error;
+pub(crate) type ToError = fn(&Found) -> Error;
 
 /// An error for a missing device or library.
 fn no_device(what: impl Into<String>, hint: &str) -> Error {

@@ -3,7 +3,7 @@
 //! A launch has a number that identifies its op. It comes back with the fault, see `device::cuda`.
 
 use crate::device::Device;
-use crate::device::cuda::{Found, NO_PLACE};
+use crate::device::cuda::{DIVISION, Found};
 use crate::error::Error;
 use crate::ir::Op;
 
@@ -44,11 +44,11 @@ impl Blame {
 
 /// The error of a fault.
 pub(super) fn error(found: &Found) -> Error {
-    let &Found { index: got, size, place, .. } = found;
+    let &Found { index: got, size, position, .. } = found;
     let size = size as i64;
     // The call that returns the error may be another one.
     let origin = format!("reported asynchronously by {}", Device::cuda(found.device));
-    if place == NO_PLACE {
+    if position == DIVISION {
         let hint = "convert to floats, or keep zeros out of the divisor";
         return Error::argument(
             "division",
@@ -73,9 +73,11 @@ pub(super) fn error(found: &Found) -> Error {
             let what = format!("index {got} is out of bounds for dimension {dim} with size {size} ({origin})");
             Error::argument(op.name(), what)
         }
-        Some(Blame::FlatIndex(op, wraps)) => {
-            outside(op.name(), format!("index of dimension {place} with size {size} is"), if wraps { -size } else { 0 })
-        }
+        Some(Blame::FlatIndex(op, wraps)) => outside(
+            op.name(),
+            format!("index of dimension {position} with size {size} is"),
+            if wraps { -size } else { 0 },
+        ),
         None => Error::invalid("fault record", format!("a kernel on {} found {found:?}", Device::cuda(found.device))),
     }
 }
