@@ -1,8 +1,8 @@
 //! What changed between two graphs, as lines of their text form.
 //!
-//! A pass numbers nodes anew, so lines are aligned without their names: by a longest common subsequence. An aligned line
-//! is kept if its operands are aligned too. Otherwise it was replaced. So a user of a replaced value is a change, and
-//! users of that user are not.
+//! A pass numbers nodes anew, so lines are aligned without their names: by a longest common subsequence. An aligned
+//! line is kept if its operands are aligned too. Otherwise it was replaced. So a user of a replaced value is a change,
+//! and users of that user are not.
 
 use super::attr::Attrs;
 use super::graph::{Graph, NodeId, NodeKind};

@@ -104,8 +104,8 @@ struct Windows {
 
 impl Windows {
     fn new(device: Device, size: usize, count: usize) -> Result<Windows> {
-        // A window begins a fraction of an element behind one, and that is a multiple of `divisor / count`; the longest
-        // is one that begins as far behind as possible.
+        // The exact start of a window lies a fraction of an element after a whole one, a multiple of `divisor / count`.
+        // The longest window is one with the largest fraction.
         let divisor = greatest_common_divisor(size, count);
         let longest = (size + count - divisor).div_ceil(count);
         // In f64, whose quotients of whole numbers are rounded down and up exactly.
@@ -118,7 +118,7 @@ impl Windows {
         Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
     }
 
-    /// A tensor of the windows, shaped to broadcast along `dim` and the one behind it of so many dims.
+    /// A tensor of the windows, shaped to broadcast along `dim` and the next dim, of so many dims.
     fn at(value: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
         value.view(&[value.sizes(), &vec![1; rank - dim - 2][..]].concat()[..])
     }

@@ -247,8 +247,8 @@ fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
     variance.mul(&extent(n)?)?.div(&extent(n.saturating_sub(1))?)
 }
 
-/// Moves running mean and variance towards those of the batch, in place and out of sight of gradients. Both new values are there
-/// before one is written, so an error leaves both as they were.
+/// Moves running mean and variance towards those of the batch, in place and without recording gradients. Both new
+/// values are computed before one is written, so an error leaves both as they were.
 fn follow(running: (&Tensor, &Tensor), batch: (&Tensor, &Tensor), momentum: f64) -> Result<()> {
     let _guard = no_grad();
     let moved = |running: &Tensor, batch: &Tensor| widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?);

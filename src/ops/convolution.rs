@@ -17,7 +17,7 @@ use crate::tensor::handle::Tensor;
 pub enum Padding {
     /// So many zeros at both ends of each dim; one number holds for all dims.
     Zeros(Dims),
-    /// As many zeros as keep the sizes, for a stride of 1; what is odd goes behind.
+    /// As many zeros as keep the sizes, for a stride of 1; an odd one goes to the end.
     Same,
 }
 
@@ -310,7 +310,7 @@ fn convolution(
     if has_batch { Ok(y) } else { y.squeeze(0) }
 }
 
-/// Padding by name: none, or as much as keeps the sizes; what is odd goes behind.
+/// Padding by name: none, or as much as keeps the sizes; an odd zero goes to the end.
 fn named(
     op: &str,
     n: usize,

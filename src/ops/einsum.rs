@@ -1,8 +1,8 @@
 //! Einstein summation.
 //!
 //! Operands are contracted in pairs, from left to right unless a path says otherwise. A contraction is one batched
-//! matrix product: labels that both have and that are needed later are its batch, labels that both have and nobody
-//! needs are summed over. A dim of size 1 broadcasts, which here means that its label is dropped.
+//! matrix product. Labels that both operands have are its batch if they are needed later, and are summed over
+//! otherwise. A dim of size 1 broadcasts, which here means that its label is dropped.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -12,8 +12,8 @@ use crate::tensor::handle::Tensor;
 static EINSUM: Composite = Composite::new("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor");
 
 /// The sum of products that an equation names: `einsum("bij,bjk->bik", &[&a, &b])`. A label that the result lacks is
-/// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims. All have one dtype,
-/// which the result gets.
+/// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims. All have one
+/// dtype, which the result gets.
 ///
 /// # Errors
 /// If the equation does not fit the tensors, or sizes of one label differ and are not 1.
@@ -208,7 +208,7 @@ impl Labeled {
         Ok(out)
     }
 
-    /// Without the dims that nobody needs.
+    /// Sums over the dims that are not needed later.
     fn summed(self, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
         let dims: Vec<i64> =
             (0i64..).zip(&self.labels).filter(|(_, label)| !needed(label)).map(|(dim, _)| dim).collect();
@@ -246,7 +246,7 @@ impl Labeled {
     }
 }
 
-/// The product of two operands, summed over what nobody needs.
+/// The product of two operands, summed over the labels that are not needed later.
 fn contract(a: Labeled, b: Labeled, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
     let a = a.summed(|label| b.labels.contains(label) || needed(label))?;
     let b = b.summed(|label| a.labels.contains(label) || needed(label))?;

@@ -201,7 +201,7 @@ fn for_each_run(layout: &Layout, mut visit: impl FnMut(usize, usize)) {
         } else {
             (0..len).for_each(|i| visit(row + i * step, 1));
         }
-        // The next row: the last index that is not at its end moves on, those behind it start over.
+        // The next row: the last index that is not at its end advances, and those after it start again.
         let Some(dim) = (0..inner).rev().find(|&dim| index[dim] + 1 < layout.sizes[dim]) else { return };
         index[dim] += 1;
         index[dim + 1..].fill(0);

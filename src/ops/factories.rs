@@ -1,8 +1,8 @@
 //! Tensors from nothing but sizes and numbers, with all options of their ATen schemas.
 //!
-//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Every factory comes down
-//! to a filled tensor or to a range. Where contents are undefined nothing is written, except in a trace: a graph has no
-//! undefined values, so there they are zeros. Random ones are in `random.rs`.
+//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Every factory comes
+//! down to a filled tensor or to a range. Where contents are undefined nothing is written, except in a trace: a graph
+//! has no undefined values, so there they are zeros. Random ones are in `random.rs`.
 
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::local::is_tracing;

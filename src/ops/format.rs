@@ -18,7 +18,7 @@ const EDGE: usize = 3;
 const LINE: usize = 75;
 /// Elements shown by `Debug`.
 const SHORT: usize = 8;
-/// Digits behind the point, at most.
+/// The most digits after the decimal point.
 const PRECISION: usize = 8;
 
 impl fmt::Display for Tensor {
@@ -191,7 +191,7 @@ fn fixed(value: f64, number: f64) -> (String, String) {
     }
 }
 
-/// Digits behind the point that the mantissa of a decimal needs.
+/// The digits after the decimal point that the mantissa needs.
 fn mantissa_digits(value: f64) -> usize {
     let digits = |text: &str| {
         let mantissa = text.split('e').next().unwrap_or_default();
@@ -222,15 +222,15 @@ fn special(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { format!("{value}") }
 }
 
-/// Points under each other: blanks in front of the whole part and behind the fraction.
+/// Aligns decimal points: blanks before the whole part and after the fraction.
 fn padded(parts: Vec<(String, String)>) -> Vec<String> {
     let before = parts.iter().filter(|(_, tail)| !tail.is_empty()).map(|(head, _)| head.len()).max().unwrap_or(0);
-    let behind = parts.iter().map(|(_, tail)| tail.len()).max().unwrap_or(0);
+    let after = parts.iter().map(|(_, tail)| tail.len()).max().unwrap_or(0);
     let bare = parts.iter().filter(|(_, tail)| tail.is_empty()).map(|(head, _)| head.len()).max().unwrap_or(0);
-    let width = (before + behind).max(bare);
+    let width = (before + after).max(bare);
     let join = |(head, tail): (String, String)| match tail.is_empty() {
         true => format!("{head:>width$}"),
-        false => format!("{:>width$}", format!("{head}{tail:<behind$}")),
+        false => format!("{:>width$}", format!("{head}{tail:<after$}")),
     };
     parts.into_iter().map(join).collect()
 }

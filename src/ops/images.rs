@@ -1,8 +1,8 @@
 //! Planes of pixels: other sizes, and channels turned into pixels and back.
 //!
-//! Height and width are resized one after the other, by the nearest pixel or by lines between pixels. Where a pixel comes
-//! from is computed from ranges, in f32 (f64 for f64 images), with the roundings of PyTorch, because a pixel more or less
-//! decides which one is the nearest. Padding is in `padding.rs`.
+//! Height and width are resized one after the other, by the nearest pixel or by linear interpolation. The source of a
+//! pixel is computed from ranges, in f32 (f64 for f64 images). Rounding is that of PyTorch, because it decides which
+//! pixel is the nearest. Padding is in `padding.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -131,7 +131,8 @@ fn planes<'a>(op: &str, x: &'a Tensor, factor: i64) -> Result<(usize, &'a [usize
     }
 }
 
-/// A row-major copy: dims split into `split`, those behind the first `n_outer` put in `order`, and joined to `sizes`.
+/// A row-major copy: dims are split into `split`, those after the first `n_outer` are put in `order`, and all are
+/// joined to `sizes`.
 fn rearranged(x: &Tensor, split: &[usize], n_outer: usize, order: &[usize], sizes: &[usize]) -> Result<Tensor> {
     let dims: Vec<i64> = (0..n_outer).chain(order.iter().map(|dim| dim + n_outer)).map(|dim| dim as i64).collect();
     let moved = x.reshape(split)?.permute(dims)?;

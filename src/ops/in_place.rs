@@ -70,8 +70,8 @@ impl Tensor {
     /// same elements see it.
     ///
     /// # Errors
-    /// If the sizes do not broadcast, several elements of the target are one (clone it first), or gradients are recorded
-    /// and it is a leaf that requires them.
+    /// If the sizes do not broadcast, several elements of the target are one (clone it first), or gradients are
+    /// recorded and it is a leaf that requires them.
     pub fn copy_(&self, source: &Tensor) -> Result<()> {
         copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
     }
@@ -102,8 +102,8 @@ impl Tensor {
     }
 }
 
-/// The kernel of the in-place form of a row, if it is not a call of the row: a number is written without another tensor,
-/// and also where several elements are one.
+/// The kernel of the in-place form of a row, if it is not a call of the row: a number is written without another
+/// tensor, and also where several elements are one.
 pub(crate) fn own_kernel(op: Op) -> Option<Kernel> {
     if op == Op::FillScalar {
         return Some(Kernel::typed(|x: &Tensor, value: Scalar| x.fill_(value).map(|()| x.clone())));

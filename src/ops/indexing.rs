@@ -46,7 +46,8 @@ impl Form {
         }
     }
 
-    /// What `write` makes of `x` by way of `part`: the elements of `x` in another shape, or, where these had to be copied, copies.
+    /// The result of `write` on `x` through `part`, which holds the elements of `x` in another shape, or copies of
+    /// them.
     fn through(self, x: &Tensor, part: &Tensor, write: impl FnOnce(Form) -> Result<Tensor>) -> Result<Tensor> {
         if part.has_storage_of(x) { write(self) } else { self.settled(x, write(Form::Copy)?) }
     }

@@ -142,8 +142,8 @@ fn copy_meta(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     copy_cpu(target, source, async_)
 }
 
-/// Whether a call on these tensors is nobody's business but the kernel's, of the CPU or of the GPU that all of them are on;
-/// plain numbers are everywhere.
+/// Whether no key but a backend handles a call on these tensors. All must be on the CPU or on one GPU; plain numbers
+/// are on every device.
 fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());

@@ -1,10 +1,10 @@
 //! `+ - * / %`, `& | ^`, `-` and `!` on tensors, numbers and results of calls.
 //!
 //! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. One
-//! side may itself be a `Result<Tensor>`, whose error comes out: `&a + &b * &c` and `&a * &b + &c`. Rust lets nobody
-//! define operators between a `Result` and a number or another `Result`: there the left one needs `?`, and so does one
-//! on the right of a number. Numbers of every type may stand on the right, literals, f64, i64, bool, f16 and bf16 on the
-//! left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
+//! side may itself be a `Result<Tensor>`, whose error is returned: `&a + &b * &c` and `&a * &b + &c`. Rust does not
+//! allow operators between a `Result` and a number or another `Result`. There the left one needs `?`, and so does one
+//! on the right of a number. Numbers of every type may stand on the right; literals, f64, i64, bool, f16 and bf16 also
+//! on the left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
 
 use crate::error::{Error, Result};
 use crate::ir::Scalar;

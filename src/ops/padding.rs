@@ -39,8 +39,8 @@ pub enum Border {
 
 /// Elements put around those that are there.
 impl Tensor {
-    /// Room around the elements, filled with `value`; negative numbers cut off. `pad` holds pairs (before, behind), the
-    /// last dim's first; dims without a pair stay. Dtype is kept.
+    /// Pads the elements with `value`; negative numbers cut off. `pad` holds pairs (before, after), the last dim's
+    /// first; dims without a pair stay. Dtype is kept.
     ///
     /// # Errors
     /// If `pad` is no list of pairs, has too many of them, or cuts off more than there is.

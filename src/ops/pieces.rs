@@ -1,7 +1,7 @@
-//! Stretches of a dim: one of them, or all of them one behind the other.
+//! Stretches of a dim: one of them, or all of them in order.
 //!
-//! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its own,
-//! also one without elements, so there are at most [`MAX_PIECES`].
+//! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its
+//! own, also one without elements, so there are at most [`MAX_PIECES`].
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};

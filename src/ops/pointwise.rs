@@ -198,8 +198,8 @@ impl Tensor {
         }
     }
 
-    /// `nan` (0 if it is `None`) for NaNs, `posinf` and `neginf` (the greatest and the least finite number of the dtype)
-    /// for infinities. Sizes and dtype are kept.
+    /// `nan` (0 if it is `None`) for NaNs, `posinf` and `neginf` (the greatest and the least finite number of the
+    /// dtype) for infinities. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If there is no memory.

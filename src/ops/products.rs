@@ -1,7 +1,8 @@
 //! Matrix products.
 //!
-//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of any rank
-//! to one of them, by views where strides allow: batches on one side alone are folded into the rows of a single `mm`.
+//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of any
+//! rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a single
+//! `mm`.
 
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::library::Library;
@@ -39,8 +40,8 @@ impl Tensor {
         call(Op::Bmm, &[self, other], &[])
     }
 
-    /// As [`Tensor::mm`], with a result of dtype `out_dtype`: that of the operands, or [`DType::F32`] if those are 16-bit floats.
-    /// Their products are summed in f32, which is then not rounded.
+    /// Like [`Tensor::mm`], with a result of dtype `out_dtype`: that of the operands, or [`DType::F32`] if those are
+    /// 16-bit floats. Their products are summed in f32, and with `F32` the sums are not rounded.
     ///
     /// # Errors
     /// As [`Tensor::mm`], or for another `out_dtype`.

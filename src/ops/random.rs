@@ -1,10 +1,9 @@
 //! Random tensors. Numbers written into a tensor are in `random_fills.rs`, dropout in `dropout.rs`.
 //!
-//! Every function draws a key from a generator and calls one op of the table on it, so the numbers are those that
-//! [`crate::ir::random`] defines, on every device, and a compiled function draws anew at each call, in the order in
-//! which it would draw eagerly. The functions of [`Tensor`] draw from the default generator of the device, those of
-//! [`Generator`] from that one. Elements are numbered in the order of their memory: row-major, or as the model lies
-//! for the `_like` forms.
+//! Every function draws a key from a generator and calls one op of the table on it. So the numbers are those that
+//! [`crate::ir::random`] defines, on every device. A compiled function draws anew in each call, in eager's order. The
+//! functions of [`Tensor`] draw from the default generator of the device, those of [`Generator`] from that one.
+//! Elements are numbered in the order of their memory: row-major, or as the model lies for the `_like` forms.
 
 use crate::device::{Device, DeviceKind, Generator, GeneratorState};
 use crate::dispatch::library::Library;

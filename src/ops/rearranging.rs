@@ -104,7 +104,7 @@ impl Tensor {
 
 /// Elements repeated one by one.
 impl Tensor {
-    /// Every element of `dim` repeated, one behind the other; without a dim the elements in row-major order. The dtype
+    /// Repeats every element of `dim`, copies side by side; without a dim the elements in row-major order. The dtype
     /// is kept.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Reductions, softmax among them.
 //!
-//! `dims` names the dims that go away, in any order; an empty list means all of them. With `keepdim` they stay with size 1.
-//! Results are row-major.
+//! `dims` names the dims that go away, in any order; an empty list means all of them. With `keepdim` they stay with
+//! size 1. Results are row-major.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -259,7 +259,8 @@ fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Prod, &[&flat], &Attrs::from(Prod { dim: 0, keepdim: false, dtype }))
 }
 
-/// Sum over dims of what was converted to `dtype` if there is one: it is added up in it, also where it is a narrow integer.
+/// The sum over dims, after a conversion to `dtype` if there is one. The sum is computed in that dtype, also if it is a
+/// narrow integer.
 fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Sum, &[x], &fold_to(dims, keepdim, dtype))
 }

@@ -19,7 +19,7 @@ static SWAPAXES: Composite =
 static SWAPDIMS: Composite =
     Composite::new("swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)").with_view_in_place();
 
-/// As [`Tensor::view`], of a tensor that nobody else holds: the result is no view, so it may be written in place
+/// Like [`Tensor::view`], of a tensor that no other tensor shares. The result is no view, so it may be written in place
 /// wherever its operand might be.
 pub(crate) fn unsafe_view(x: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     call(Op::UnsafeView, &[x], &Attrs::from(Shape { size: ints(sizes) }))
@@ -36,7 +36,7 @@ impl Tensor {
         if self.array().layout.view(&sizes).is_some() {
             return self.view(&sizes[..]);
         }
-        // Nobody else holds the copy: the result is no view.
+        // No other tensor holds the copy, so the result is no view.
         let copy = call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))?;
         unsafe_view(&copy, &sizes)
     }

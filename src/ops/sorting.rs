@@ -1,7 +1,7 @@
 //! Scans and sorts: operators that need all elements of a dim in order.
 //!
-//! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is stable,
-//! asked for or not.
+//! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is
+//! stable, asked for or not.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;

@@ -20,7 +20,7 @@ pub enum Index {
     Slice {
         /// The first index.
         start: Option<i64>,
-        /// The index behind the last.
+        /// The index after the last.
         end: Option<i64>,
         /// How far apart they are, at least 1.
         step: i64,
@@ -118,8 +118,8 @@ impl Number for usize {
     }
 }
 
-/// The index behind `last`; behind −1, which is the last one, there is no limit.
-fn behind(last: i64) -> Option<i64> {
+/// The index after `last`; none after −1, which is the last index.
+fn index_after(last: i64) -> Option<i64> {
     if last == -1 { None } else { Some(last.saturating_add(1)) }
 }
 
@@ -151,13 +151,13 @@ macro_rules! numbers {
 
         impl From<RangeInclusive<$number>> for Index {
             fn from(range: RangeInclusive<$number>) -> Index {
-                Index::Slice { start: Some(range.start().index()), end: behind(range.end().index()), step: 1 }
+                Index::Slice { start: Some(range.start().index()), end: index_after(range.end().index()), step: 1 }
             }
         }
 
         impl From<RangeToInclusive<$number>> for Index {
             fn from(range: RangeToInclusive<$number>) -> Index {
-                Index::Slice { start: None, end: behind(range.end.index()), step: 1 }
+                Index::Slice { start: None, end: index_after(range.end.index()), step: 1 }
             }
         }
     )*};
@@ -221,7 +221,7 @@ tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) 
 impl Tensor {
     /// Part of the tensor, by one item per dim: a number takes one index of the dim, which goes away; a range takes a
     /// stretch; `..` takes all; [`NewAxis`] or `None` adds a dim of size 1; [`Ellipsis`] stands for all dims that the
-    /// other items leave over; an integer tensor picks indices, a bool tensor those where it is true. Dims behind the
+    /// other items leave over; an integer tensor picks indices, a bool tensor those where it is true. Dims after the
     /// last item are taken whole. Negative numbers count from the end.
     ///
     /// The result shares the memory of the tensor, unless tensors are among the items.
@@ -250,8 +250,8 @@ impl Tensor {
         view.index(&picks)
     }
 
-    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives. It is converted to the
-    /// dtype of `self`. Views of the same elements see it.
+    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives. It is converted to
+    /// the dtype of `self`. Views of the same elements see it.
     ///
     /// ```
     /// # use opfuse::{DType, Result, Tensor};

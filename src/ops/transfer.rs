@@ -23,8 +23,8 @@ pub(crate) fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
     if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
 }
 
-/// The elements of a tensor of a GPU on the host, densely. The GPU is asked to lay them out only where far more would have
-/// to be copied than there is: reading a result takes no memory there, and no compiler.
+/// Copies the elements of a tensor on a GPU to the host, densely. The GPU makes them dense first only where far more
+/// bytes would be copied otherwise. So reading a result takes no memory on the GPU, and no compiler.
 fn fetched(x: &Tensor) -> Result<Tensor> {
     let layout = x.array().layout();
     let (start, end) = (layout.offset, layout.extent());

@@ -1,10 +1,9 @@
 //! The operators `x_copy` and `x_`, which follow from a view `x`.
 //!
-//! `x_copy` copies what the view shows. `x_` would give a tensor another shape in place, but a tensor is a value that
-//! threads share: sizes and strides are borrowed from its handle, kernels rely on them between two looks, and views and
-//! traces know a tensor by them, so they never change. What asks for the shape that is there already gives the tensor
-//! back; anything else is refused with the form that gives a new handle, which for views copies as little. `resize_`
-//! and `set_` are of the same kind.
+//! `x_copy` copies the elements of the view. `x_` would give a tensor another shape in place, but sizes and strides of
+//! a tensor never change. Threads share the handle and borrow them, kernels rely on them, and so do views and traces.
+//! `x_` returns the tensor if it asks for the same shape. Any other shape is an error that names the form with a new
+//! handle, which copies as little. `resize_` and `set_` are of the same kind.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;

@@ -7,7 +7,6 @@
 mod pieces;
 mod words;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -25,85 +24,33 @@ const FOLDERS: [(&str, bool); 5] =
 /// The endings of sources, whose comments begin with `//`.
 const ENDINGS: [&str; 4] = ["rs", "cuh", "cpp", "h"];
 
-/// Folders that are not clean yet, with the number of findings. A number may only shrink: `UPDATE_EXPECT=1` lowers it.
-const ALLOWANCES: &str = "tests/house/prose/allowances.txt";
-
 #[test]
 fn prose_is_plain() {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (path, findings) in measured() {
-        found.entry(folder_of(&path)).or_default().extend(findings);
-    }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(ALLOWANCES);
-    let mut allowed = allowances(&fs::read_to_string(&file).unwrap_or_default());
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        for (folder, n) in &mut allowed {
-            *n = found.get(folder).map_or(0, Vec::len).min(*n);
-        }
-        allowed.retain(|_, n| *n > 0);
-        let lines: Vec<String> = allowed.iter().map(|(folder, n)| format!("{folder} {n}\n")).collect();
-        fs::write(&file, lines.join("\n")).expect("the list can be written");
-    }
-    assert_none(&wrong(&found, &allowed));
+    assert_none(&measured());
 }
 
-/// Complaints about folders with more findings than allowed.
-fn wrong(found: &BTreeMap<String, Vec<String>>, allowed: &BTreeMap<String, usize>) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (folder, findings) in found {
-        let n = allowed.get(folder).copied().unwrap_or(0);
-        if findings.len() > n {
-            wrong.push(format!("{folder} has {} findings, and {n} are allowed:", findings.len()));
-            wrong.extend(findings.iter().cloned());
-        }
-    }
-    wrong
-}
-
-fn allowances(text: &str) -> BTreeMap<String, usize> {
-    let lines = text.lines().filter(|line| !line.is_empty());
-    lines
-        .map(|line| {
-            let (folder, n) = line.split_once(' ').expect("a line is a folder and a number");
-            (folder.to_owned(), n.parse().expect("a number follows the folder"))
-        })
-        .collect()
-}
-
-/// The folder that a file is counted in: two levels, and the root is one.
-fn folder_of(path: &str) -> String {
-    let parts: Vec<&str> = path.split('/').collect();
-    match parts.len() {
-        1 => ".".to_owned(),
-        2 => parts[0].to_owned(),
-        _ => parts[..2].join("/"),
-    }
-}
-
-/// What is found in every file: path, and a line per finding.
-fn measured() -> Vec<(String, Vec<String>)> {
+/// What is found in every file, a line per finding.
+fn measured() -> Vec<String> {
     let dialect = Dialect::new();
-    let mut files = Vec::new();
+    let mut findings = Vec::new();
     for (path, text) in ["docs", "tests", "examples", "benches"].into_iter().flat_map(|folder| files_with(folder, "md"))
     {
-        files.push((path.clone(), in_page(&path, &text, &dialect)));
+        findings.extend(in_page(&path, &text, &dialect));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
         let text = fs::read_to_string(root.join(page)).expect("the pages of the root are there");
-        files.push((page.to_owned(), in_page(page, &text, &dialect)));
+        findings.extend(in_page(page, &text, &dialect));
     }
     for (folder, is_library) in FOLDERS {
         for (path, text) in ENDINGS.into_iter().flat_map(|ending| files_with(folder, ending)) {
             // The table of words is made of them.
             if !path.starts_with("tests/house/prose") {
-                let findings = in_source(&path, &text, is_library && path.ends_with(".rs"), &dialect);
-                files.push((path, findings));
+                findings.extend(in_source(&path, &text, is_library && path.ends_with(".rs"), &dialect));
             }
         }
     }
-    files.retain(|(_, findings)| !findings.is_empty());
-    files
+    findings
 }
 
 fn in_page(path: &str, text: &str, dialect: &Dialect) -> Vec<String> {
@@ -270,12 +217,5 @@ mod checks {
         assert_eq!(find("const A: &str = \"no stand-in\";").len(), 1);
         assert_eq!(find(&format!("// {}", "a".repeat(118))).len(), 1);
         assert!(find("fn way_back() {} // `way back`").is_empty());
-    }
-
-    #[test]
-    fn allowances_are_limits() {
-        let found = BTreeMap::from([("src/ir".to_owned(), vec![String::new(); 12])]);
-        let n_wrong = |n: usize| wrong(&found, &allowances(&format!("src/ir {n}\n"))).len();
-        assert_eq!([n_wrong(11), n_wrong(12)], [13, 0]);
     }
 }

@@ -173,7 +173,8 @@ struct CacheBlock<T> {
 
 impl<T: Multiply> CacheBlock<T> {
     /// # Safety
-    /// As for [`ProductPiece::multiply`]. The panels have memory, and so have those for packed rows of the left operand.
+    /// As for [`ProductPiece::multiply`]. The panels have memory, and so have those for packed rows of the left
+    /// operand.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
         let &ProductPiece { m, k, n, a, left, b, right, c, c_row } = piece;
