@@ -309,7 +309,7 @@ fn random_chain(x: &[Tensor], seed: u64) -> Result<Vec<Tensor>> {
 
 #[test]
 fn random_chains_keep_the_bits() -> Result<()> {
-    let n_chains = n_cases(600, 6000);
+    let n_chains = n_cases(600, 2400);
     let mut numbers = Numbers::new(0xcafe);
     let (mut blocks, mut moving) = (0, 0);
     for seed in 0..n_chains {
