@@ -185,7 +185,7 @@ pub(crate) fn on_extent(number: &Tensor, count: usize) {
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
     let name = || operator.name().to_string().into();
-    let is_copy = copy_operator().is_ok_and(|copy| copy.name() == operator.name());
+    let is_copy = copy_operator().is_ok_and(|copy| copy == operator);
     let op = operator.row();
     if op.is_none() && !is_copy {
         return match operator.slot(below.highest()).source {
