@@ -6,7 +6,7 @@
 
 use crate::ir::Op;
 use crate::ops::in_place::row_methods;
-use crate::ops::operators::Operand;
+use crate::ops::rust_operators::Operand;
 use crate::tensor::handle::Tensor;
 
 /// The dtype of the result under a promotion rule, as a sentence for the documentation of a method.

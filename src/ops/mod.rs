@@ -6,8 +6,8 @@
 //! rows without arguments are written by the table (`methods`). The operators `x_`, `x.out` and `x_copy` follow from
 //! `x` (`written_forms`, `view_forms`). How gradients flow is told by `autograd` alone.
 //!
-//! Besides subjects there are files for what is made of calls of operators: Rust's `+` and `-` (`operators`), indexing
-//! (`subscript`), text (`format`), and tensors from Rust values and back (`element`, `convert`).
+//! Besides subjects there are files for what is made of calls of operators: Rust's `+` and `-` (`rust_operators`),
+//! indexing (`subscript`), text (`format`), and tensors from Rust values and back (`element`, `from_rust`).
 
 pub(crate) mod activations;
 pub(crate) mod adaptive_pooling;
@@ -17,7 +17,6 @@ pub(crate) mod backend;
 pub(crate) mod batch_norm;
 pub(crate) mod composite;
 pub(crate) mod conversions;
-pub(crate) mod convert;
 pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod derivative;
@@ -28,6 +27,7 @@ pub(crate) mod einsum;
 pub(crate) mod element;
 pub(crate) mod factories;
 pub(crate) mod format;
+pub(crate) mod from_rust;
 pub(crate) mod images;
 pub(crate) mod in_place;
 pub(crate) mod index_slices;
@@ -42,7 +42,6 @@ mod ndarray;
 pub mod nn;
 pub(crate) mod normalization;
 pub(crate) mod norms;
-pub(crate) mod operators;
 pub(crate) mod padding;
 pub(crate) mod pieces;
 pub(crate) mod pointwise;
@@ -54,6 +53,7 @@ pub(crate) mod rearranging;
 pub(crate) mod reductions;
 pub(crate) mod register;
 pub(crate) mod reshaping;
+pub(crate) mod rust_operators;
 pub(crate) mod scatters;
 pub(crate) mod sorting;
 pub(crate) mod subscript;
@@ -68,7 +68,7 @@ pub use indexing::embedding;
 pub use joins::{cat, stack};
 #[cfg(feature = "ndarray")]
 pub use ndarray::NdView;
-pub use operators::Operand;
 pub(crate) use register::register;
 pub use reshaping::{Indexing, broadcast_tensors, meshgrid};
+pub use rust_operators::Operand;
 pub use subscript::{Ellipsis, Index, Indices, NewAxis};

@@ -13,7 +13,7 @@ use crate::ir::row::Schema;
 use crate::ir::{Attr, Attrs, DType, Op, Scalar};
 use crate::ops::composite::Composite;
 use crate::ops::in_place::{in_place_methods, row_methods};
-use crate::ops::operators::Operand;
+use crate::ops::rust_operators::Operand;
 use crate::ops::written_forms;
 use crate::tensor::handle::Tensor;
 

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::ir::DType;
-use crate::ops::operators::Operand;
+use crate::ops::rust_operators::Operand;
 use crate::tensor::handle::Tensor;
 use std::convert::Infallible;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
