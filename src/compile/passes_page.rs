@@ -3,8 +3,8 @@
 //! `OPFUSE_DUMP=passes:html` asks for it. Each run of the pipeline appends a section: the traced graph, a part per pass
 //! with the lines that it removed and added, and the plan. Passes that changed nothing are folded.
 //!
-//! The page loads nothing and has no scripts. The file is a whole page after each section. A page that cannot be
-//! written is reported once, and compiling goes on.
+//! The page loads nothing and has no scripts. The file is a whole page after each section. A failure to write it is
+//! reported once, and compilation continues.
 
 use super::escaped::Escaped;
 use crate::debug::{self, PassesPage};
@@ -128,7 +128,7 @@ impl Page {
         Ok(Page { path: path.to_path_buf(), file, end: start.len() as u64, n_sections: 0 })
     }
 
-    /// Writes a section over the end of the page, and the end after it.
+    /// Writes a section over the end of the page, and then the end again.
     fn add(&mut self, capture: &Capture<'_>) -> io::Result<()> {
         let section = section(self.n_sections + 1, capture);
         self.file.seek(SeekFrom::Start(self.end))?;

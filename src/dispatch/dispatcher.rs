@@ -171,7 +171,7 @@ impl Dispatcher {
         self.define(schema).map(|(_, registration)| registration)
     }
 
-    /// As [`Dispatcher::register_def`], with the operator.
+    /// Like [`Dispatcher::register_def`], and also returns the operator.
     #[track_caller]
     pub(crate) fn define(&self, schema: Schema) -> Result<(Operator, Registration)> {
         let site = Location::caller();

@@ -189,7 +189,7 @@ impl Library {
         self.def_composite(schema, kernel).map(|_| self)
     }
 
-    /// As [`Library::def_kernel`]; gives the operator, so that callers need not look it up.
+    /// Like [`Library::def_kernel`], and returns the operator, so that callers need not look it up.
     #[track_caller]
     pub(crate) fn def_composite<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
@@ -200,7 +200,7 @@ impl Library {
         Ok(operator)
     }
 
-    /// As [`Library::def`]; gives the operator, so that callers need not look it up.
+    /// Like [`Library::def`], and returns the operator, so that callers need not look it up.
     #[track_caller]
     pub(crate) fn def_operator(&mut self, schema: &str) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
@@ -239,14 +239,14 @@ impl Library {
         self.implement(name, self.key(), kernel.into_kernel())
     }
 
-    /// As [`Library::impl_`], for an operator that is at hand.
+    /// Like [`Library::impl_`], for an operator whose handle the caller has.
     #[track_caller]
     pub(crate) fn impl_operator(&mut self, operator: &Operator, kernel: Kernel) -> Result<&mut Self> {
         let key = self.key();
         self.impl_operator_for(operator, key, kernel)
     }
 
-    /// As [`Library::impl_for`], for an operator that is at hand.
+    /// Like [`Library::impl_for`], for an operator whose handle the caller has.
     #[track_caller]
     pub(crate) fn impl_operator_for(
         &mut self,

@@ -1,7 +1,7 @@
-//! Activations with arguments, those that are made of other operators, and softmax.
+//! Activations with arguments, activations made of other operators, and softmax.
 //!
-//! Those of one row without arguments, such as `relu`, are in the op table, which writes their methods. Each is
-//! computed in f32 or wider from the first part to the last and rounded once.
+//! Activations that are one row without arguments, such as `relu`, get their methods from the op table. Each activation
+//! is computed in f32 or wider and rounded once.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -18,17 +18,18 @@ static CELU: Composite = Composite::new("celu(Tensor self, Scalar alpha=1.0) -> 
 static PRELU: Composite = Composite::new("prelu(Tensor self, Tensor weight) -> Tensor");
 static GLU: Composite = Composite::new("glu(Tensor self, int dim=-1) -> Tensor");
 
-/// Element by element: activations with arguments.
+/// Element-wise activations with arguments.
 impl Tensor {
     row_methods! {
-        /// The element where positive, else the element times `slope`. Sizes and dtype are kept.
+        /// Leaky ReLU: the element where positive, else `slope * x`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         leaky_relu leaky_relu_(slope: impl Into<Scalar>)
             |x, call| call(Op::LeakyRelu, &[x], &Attrs::from(LeakyRelu { negative_slope: slope.into() }));
 
-        /// The element where positive, else `alpha * (exp(x) - 1)`. Sizes and dtype are kept.
+        /// Exponential linear unit (Clevert, Unterthiner, Hochreiter 2015): the element where positive, else `alpha *
+        /// (exp(x) - 1)`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
@@ -36,7 +37,8 @@ impl Tensor {
             |x, call| call(Op::Elu, &[x], &elu_of(alpha.into(), 1.into(), 1.into()));
     }
 
-    /// The element where positive, else `alpha * (exp(x / alpha) - 1)`. Sizes and dtype are kept.
+    /// Continuously differentiable ELU (Barron 2017): the element where positive, else `alpha * (exp(x / alpha) - 1)`.
+    /// Sizes and dtype are kept.
     ///
     /// # Errors
     /// If the dtype is not floating or `alpha` is 0.
@@ -48,39 +50,41 @@ impl Tensor {
         celu celu_ CELU (alpha: impl Into<Scalar>) (self, alpha.into());
     }
 
-    /// The element where positive, else the element times `weight`: one number, or one per channel, which is dim 1.
-    /// Sizes and dtype are kept.
+    /// Parametric ReLU (He, Zhang, Ren, Sun 2015): the element where positive, else `weight * x`. `weight` has one
+    /// element, or one per channel (dim 1). Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtypes are not one and the same floating one, or `weight` has another shape.
+    /// If the two dtypes differ or are not floating, or if `weight` has another shape.
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         PRELU.call((self, weight))
     }
 
     row_methods! {
-        /// Gaussian error linear unit, `x Φ(x)`, by the error function. Sizes and dtype are kept.
+        /// Gaussian error linear unit (Hendrycks, Gimpel 2016): `x Φ(x)`, where `Φ` is the normal distribution
+        /// function. It is computed by `erf`. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         gelu gelu_() |x, call| call(Op::Gelu, &[x], &Attrs::from(Gelu { approximate: Approximation::Exact }));
 
-        /// The tanh approximation of [`Tensor::gelu`].
+        /// The tanh approximation of [`Tensor::gelu`]: `x / 2 * (1 + tanh(√(2/π) * (x + 0.044715 x³)))`. Sizes and
+        /// dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         gelu_tanh gelu_tanh_() |x, call| call(Op::Gelu, &[x], &Attrs::from(Gelu { approximate: Approximation::Tanh }));
 
-        /// Elements limited to `min..=max`, which are converted to their dtype. Sizes and dtype are kept.
+        /// Clamps elements to `min..=max`. The bounds are converted to the dtype. Sizes and dtype are kept.
         ///
         /// # Errors
-        /// For bools, and for u8 with a negative bound.
+        /// If the dtype is bool, or if it is u8 and a bound is negative.
         hardtanh hardtanh_(min: impl Into<Scalar>, max: impl Into<Scalar>)
             |x, call| {
                 let attrs = Hardtanh { min_val: Some(min.into()), max_val: Some(max.into()) };
                 call(Op::Hardtanh, &[x], &Attrs::from(attrs))
             };
 
-        /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above `threshold`. Sizes and
+        /// Softplus: `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x > threshold`. Sizes and
         /// dtype are kept.
         ///
         /// # Errors
@@ -91,24 +95,25 @@ impl Tensor {
                 call(Op::Softplus, &[x], &Attrs::from(attrs))
             };
 
-        /// The element brought closer to 0 by `lambda`, 0 within it. Sizes and dtype are kept.
+        /// Soft shrinkage: `x - lambda` where `x > lambda`, `x + lambda` where `x < -lambda`, else 0. Sizes and dtype
+        /// are kept.
         ///
         /// # Errors
-        /// If the dtype is not floating or `lambda` is negative.
+        /// If the dtype is not floating, or if `lambda` is negative.
         softshrink softshrink_(lambda: impl Into<Scalar>)
             |x, call| call(Op::Softshrink, &[x], &Attrs::from(Softshrink { lambd: lambda.into() }));
 
-        /// The element, 0 within `lambda`. Sizes and dtype are kept.
+        /// Hard shrinkage: the element where `|x| > lambda`, else 0. Sizes and dtype are kept.
         ///
         /// # Errors
         /// If the dtype is not floating.
         hardshrink hardshrink_(lambda: impl Into<Scalar>)
             |x, call| call(Op::Hardshrink, &[x], &Attrs::from(Softshrink { lambd: lambda.into() }));
 
-        /// The element where it is above `threshold`, else `value`. Sizes and dtype are kept.
+        /// The element where it is greater than `threshold`, else `value`. Sizes and dtype are kept.
         ///
         /// # Errors
-        /// For bools.
+        /// If the dtype is bool.
         threshold threshold_(threshold: impl Into<Scalar>, value: impl Into<Scalar>)
             |x, call| {
                 let attrs = Threshold { threshold: threshold.into(), value: value.into() };
@@ -116,30 +121,31 @@ impl Tensor {
             };
     }
 
-    /// The first half of `dim` times the logistic function of the second; `dim` is halved. The dtype is kept.
+    /// Gated linear unit (Dauphin, Fan, Auli, Grangier 2016): `a * sigmoid(b)`, where `a` and `b` are the halves of
+    /// `dim`. The size of `dim` is halved. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, or `dim` is out of range or has an odd size.
+    /// If the dtype is not floating, if `dim` is out of range, or if its size is odd.
     pub fn glu(&self, dim: i64) -> Result<Tensor> {
         GLU.call((self, dim))
     }
 }
 
-/// Along a dim.
+/// Softmax.
 impl Tensor {
-    /// Exponentials over their sum along `dim`. Sizes and dtype are kept; 16-bit floats are computed in f32.
+    /// Softmax along `dim`: `exp(x) / sum(exp(x))`. Sizes and dtype are kept. 16-bit floats are computed in f32.
     ///
     /// # Errors
-    /// If the dtype is not floating or the dim is out of range.
+    /// If the dtype is not floating, or if the dim is out of range.
     pub fn softmax(&self, dim: i64) -> Result<Tensor> {
         call(Op::Softmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
     }
 
-    /// The logarithm of [`Tensor::softmax`], computed without it. Sizes and dtype are kept; 16-bit floats are computed
-    /// in f32.
+    /// The logarithm of [`Tensor::softmax`], computed without overflow. Sizes and dtype are kept. 16-bit floats are
+    /// computed in f32.
     ///
     /// # Errors
-    /// If the dtype is not floating or the dim is out of range.
+    /// If the dtype is not floating, or if the dim is out of range.
     pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
         call(Op::LogSoftmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
     }
@@ -168,7 +174,7 @@ fn celu(x: &Tensor, alpha: Scalar) -> Result<Tensor> {
     call(Op::Elu, &[x], &elu_of(alpha.into(), 1.0.into(), (1.0 / alpha).into()))
 }
 
-/// One slope, or one per channel, which is the second dim.
+/// `weight` is one slope, or one per channel (dim 1).
 fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let op = "prelu";
     if x.dtype() != weight.dtype() {
@@ -193,7 +199,7 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     x.gt(0.0)?.where_(x, weight.mul(x)?)
 }
 
-/// The two halves of a dim.
+/// Splits a dim into halves.
 fn halves(op: &str, x: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     need_float(op, &[x])?;
     if x.dim() == 0 {

@@ -1,8 +1,8 @@
-//! Adaptive pooling: windows as even as the wanted number of them allows.
+//! Adaptive pooling: the number of windows is given, and their sizes follow from it.
 //!
-//! Window `i` of `n` over `size` elements is `i * size / n` rounded down to `(i + 1) * size / n` rounded up. If `n`
-//! divides the size, the windows lie side by side and are a view; otherwise each dim is gathered, with what does not
-//! belong to a shorter window masked out.
+//! Window `i` of `n` over `size` elements starts at `floor(i * size / n)` and ends before `ceil((i + 1) * size / n)`.
+//! If `n` divides `size`, the windows are a view. Otherwise each dim is gathered, and the elements that a shorter
+//! window lacks are masked.
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
@@ -21,19 +21,20 @@ static ADAPTIVE_AVG_POOL2D: Composite =
 
 /// Adaptive pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
-    /// The means of so many windows of the last dim, as even as can be. `(N, C, L)` or `(C, L)`; the dtype is kept.
+    /// Adaptive average pooling: the means of `size` windows over the last dim. The input is `(N, C, L)` or `(C, L)`;
+    /// `L` becomes `size`. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating or the rank does not fit.
+    /// If the dtype is not floating, or if the rank does not fit.
     pub fn adaptive_avg_pool1d(&self, size: i64) -> Result<Tensor> {
         ADAPTIVE_AVG_POOL1D.call((self, &[size][..]))
     }
 
-    /// The means of so many windows of the last two dims each, as even as can be. `(N, C, H, W)` or `(C, H, W)`; the
-    /// dtype is kept.
+    /// Adaptive average pooling: the means of `sizes` windows over the last two dims. The input is `(N, C, H, W)` or
+    /// `(C, H, W)`; `H` and `W` become `sizes`. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating or the rank does not fit.
+    /// If the dtype is not floating, or if the rank does not fit.
     pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Result<Tensor> {
         ADAPTIVE_AVG_POOL2D.call((self, &sizes[..]))
     }
@@ -75,9 +76,9 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
 }
 
-/// Whether so many windows can be told apart and held: before anything is computed of them, and under the op's name.
+/// Checks the window counts before anything is computed, so that the error names the op.
 fn check_windows(op: &str, x: &Tensor, first: usize, counts: &[i64]) -> Result<()> {
-    /// Whole numbers up to here are exact in f64, which windows are computed in.
+    /// Windows are computed in f64, where integers are exact up to here.
     const EXACT: u128 = 1 << 53;
     let mut sizes = x.sizes().to_vec();
     for (d, &count) in counts.iter().enumerate() {
@@ -91,24 +92,24 @@ fn check_windows(op: &str, x: &Tensor, first: usize, counts: &[i64]) -> Result<(
     checked_numel(op, &sizes, x.dtype().size()).map(|_| ())
 }
 
-/// The windows of a dim.
+/// The windows of one dim.
 struct Windows {
-    /// The element, of the whole dim, of each place of each window: `(count, longest)`.
+    /// The element of the dim at each position of each window: `(count, longest)`.
     index: Tensor,
-    /// Whether there is none.
+    /// Whether a window has no element at a position.
     is_missing: Tensor,
-    /// The elements of each window: `(count, 1)`.
+    /// The length of each window: `(count, 1)`.
     lengths: Tensor,
     longest: usize,
 }
 
 impl Windows {
     fn new(device: Device, size: usize, count: usize) -> Result<Windows> {
-        // The exact start of a window lies a fraction of an element after a whole one, a multiple of `divisor / count`.
-        // The longest window is one with the largest fraction.
+        // A window starts less than one element before a fractional position. That fraction is a multiple of `divisor /
+        // count`. The longest window starts farthest before its position.
         let divisor = greatest_common_divisor(size, count);
         let longest = (size + count - divisor).div_ceil(count);
-        // In f64, whose quotients of whole numbers are rounded down and up exactly.
+        // In f64, quotients of integers are rounded down and up exactly.
         let numbers = range_on(device, 0, count as i64 + 1, Some(DType::F64))?.mul(size as f64)?.div(count as f64)?;
         let whole = |x: Result<Tensor>| x?.to_dtype(DType::I64)?.unsqueeze(1);
         let begins = whole(numbers.narrow(0, 0, count)?.floor())?;
@@ -118,7 +119,7 @@ impl Windows {
         Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
     }
 
-    /// A tensor of the windows, shaped to broadcast along `dim` and the next dim, of so many dims.
+    /// Reshapes a tensor of windows so that it broadcasts along `dim` and the next dim.
     fn at(value: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
         value.view(&[value.sizes(), &vec![1; rank - dim - 2][..]].concat()[..])
     }
@@ -128,7 +129,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The means of the windows of one dim.
+/// The means of the windows over one dim.
 fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
     let size = x.sizes()[dim];
     if count == size {
@@ -148,7 +149,7 @@ fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
     picked.sum(dim as i64 + 1, true)?.div(lengths)?.squeeze(dim as i64 + 1)
 }
 
-/// Every window spreads its share evenly.
+/// Each window spreads its gradient evenly over its elements.
 fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
     let op = "_adaptive_avg_pool2d_backward";
     need_float(op, &[gradient, x])?;

@@ -1,11 +1,11 @@
-//! What composites ask of their arguments: counts, dtypes, places to store a result.
+//! Checks and conversions of composites' arguments: counts, dtypes, storage options.
 
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::tensor::handle::Tensor;
 
-/// `x` in the dtype asked for, if one is.
+/// Converts `x` to `dtype`, if there is one.
 pub(crate) fn converted(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     dtype.map_or_else(|| Ok(x.clone()), |dtype| x.to_dtype(dtype))
 }
@@ -20,12 +20,12 @@ pub(crate) fn count(op: &str, number: i64) -> Result<usize> {
     })
 }
 
-/// Sizes and strides as counts.
+/// Converts sizes or strides to counts.
 pub(crate) fn counts(op: &str, numbers: &[i64]) -> Result<Vec<usize>> {
     numbers.iter().map(|&number| count(op, number)).collect()
 }
 
-/// Refuses what results are not stored like: sparse, pinned.
+/// Rejects storage options that are not supported: sparse layouts and pinned memory.
 pub(crate) fn check_storage(op: &str, layout: Option<TensorLayout>, pin_memory: Option<bool>) -> Result<()> {
     let refuse = |what: &str| Err(Error::argument(op, format!("{what} is not supported; leave the argument out")));
     match (layout, pin_memory) {
@@ -35,12 +35,12 @@ pub(crate) fn check_storage(op: &str, layout: Option<TensorLayout>, pin_memory: 
     }
 }
 
-/// `x` in the dtype that sums over it are computed in.
+/// Converts `x` to the dtype in which sums over it are computed.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(wide(x.dtype()))
 }
 
-/// The dtype that values of `dtype` are computed in.
+/// The dtype in which values of `dtype` are computed.
 pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
@@ -48,7 +48,7 @@ pub(crate) fn wide(dtype: DType) -> DType {
     }
 }
 
-/// Refuses operands that are not floating.
+/// Rejects operands that are not floating.
 pub(crate) fn need_float(op: &str, tensors: &[&Tensor]) -> Result<()> {
     match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {
         Some(tensor) => {

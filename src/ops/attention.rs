@@ -1,7 +1,7 @@
 //! Scaled dot-product attention.
 //!
-//! Computed as the two products and the softmax that it is, in f32 for 16-bit operands, and rounded once. A row that
-//! may attend to nothing gives zeros.
+//! It is computed as two products and a softmax, in f32 for 16-bit operands, and rounded once. A row that is masked
+//! completely gives zeros.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -16,28 +16,29 @@ static ATTENTION: Composite = Composite::new(
      dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
 );
 
-/// The arguments of [`Tensor::attention`] that are rarely given.
+/// The optional arguments of [`Tensor::attention`].
 #[derive(Debug, Clone, Default)]
 pub struct Attention<'a> {
-    /// Where a bool mask is false nothing is attended to; a floating one is added to the scores. It broadcasts to
-    /// `(…, L, S)`.
+    /// Which positions are attended to. It broadcasts to `(…, L, S)`. A bool mask excludes positions where it is false.
+    /// A floating mask is added to the scores.
     pub mask: Option<&'a Tensor>,
-    /// Whether position `i` attends to positions up to `i` only.
+    /// Whether position `i` attends only to positions up to `i`.
     pub is_causal: bool,
-    /// What scores are multiplied by; one over the root of the number of features if not given.
+    /// The factor of the scores. The default is `1 / sqrt(E)` for `E` features.
     pub scale: Option<f64>,
-    /// Whether key and value may have fewer heads (dim −3) than the query, each for several of its.
+    /// Whether key and value may have fewer heads (dim −3) than the query, so that groups of query heads share them
+    /// (Ainslie et al. 2023).
     pub shares_heads: bool,
 }
 
 /// Attention. 16-bit floats are computed in f32 and rounded once.
 impl Tensor {
-    /// `softmax(self @ key' * scale) @ value`: of a query `(…, L, E)`, keys `(…, S, E)` and values `(…, S, V)`, for
-    /// each position of the query a mean of the values, `(…, L, V)`. What may attend to nothing gets zeros. All have
-    /// one dtype, which the result gets.
+    /// Scaled dot-product attention (Vaswani et al. 2017): `softmax(self @ key' * scale) @ value`. `self` is the query
+    /// `(…, L, E)`, `key` is `(…, S, E)`, and `value` is `(…, S, V)`. The result is `(…, L, V)`. A position that may
+    /// attend to nothing gets zeros. All operands have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// If dtypes differ or are not floating, shapes do not fit, or both a mask and `is_causal` are given.
+    /// If dtypes differ or are not floating, if shapes do not fit, or if both a mask and `is_causal` are given.
     pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Tensor> {
         let Attention { mask, is_causal, scale, shares_heads } = *options;
         ATTENTION.call((self, key, value, mask, 0.0, is_causal, scale, shares_heads))
@@ -108,7 +109,7 @@ fn check(op: &str, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// `x` with each head (dim −3) repeated in place, so that there are as many as the query has.
+/// Repeats each head (dim −3) of `x` so that there are as many as the query has.
 fn with_heads_of(op: &str, query: &Tensor, x: &Tensor) -> Result<Tensor> {
     let heads = |x: &Tensor| x.dim().checked_sub(3).map(|dim| x.sizes()[dim]);
     let (Some(wanted), Some(own)) = (heads(query), heads(x)) else {
@@ -130,7 +131,7 @@ fn with_heads_of(op: &str, query: &Tensor, x: &Tensor) -> Result<Tensor> {
     x.unsqueeze(dim as i64 + 1)?.expand(&repeated[..])?.reshape(&joined[..])
 }
 
-/// Softmax of the scores that a bool mask lets through, or that a floating mask is added to.
+/// Softmax of the scores with a bool or floating mask.
 fn masked_softmax(op: &str, scores: &Tensor, mask: &Tensor, dtype: DType) -> Result<Tensor> {
     let scores = match mask.dtype() {
         DType::Bool => mask.where_(scores, f64::NEG_INFINITY)?,
@@ -140,7 +141,7 @@ fn masked_softmax(op: &str, scores: &Tensor, mask: &Tensor, dtype: DType) -> Res
     if scores.numel() == 0 {
         return scores.softmax(-1);
     }
-    // Without a look at the greatest, a row of nothing would be 0 / 0, in the gradient too.
+    // A row without any position would be 0 / 0, in its gradient too. It is found by its maximum.
     let barred = scores.amax(-1, true)?.eq(f64::NEG_INFINITY)?;
     scores.masked_fill(&barred, 0.0)?.softmax(-1)?.masked_fill(&barred, 0.0)
 }

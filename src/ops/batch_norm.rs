@@ -1,7 +1,7 @@
 //! Batch norm and instance norm, and the gradients of batch norm.
 //!
-//! Statistics have the dtype of the parameters, so that 16-bit inputs can keep running averages in f32. The switches
-//! for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor.
+//! Statistics have the dtype of the parameters, so 16-bit inputs can have running averages in f32. The cuDNN switches
+//! are accepted and ignored. A gradient that is masked out is an empty tensor.
 
 use crate::dispatch::key::grad_mode::no_grad;
 use crate::dispatch::library::Library;
@@ -24,18 +24,18 @@ static INSTANCE_NORM: Composite = Composite::new(
 /// The arguments of [`Tensor::batch_norm`] and [`Tensor::instance_norm`].
 #[derive(Debug, Clone)]
 pub struct BatchNorm<'a> {
-    /// A factor for each channel.
+    /// The factor of each channel.
     pub weight: Option<&'a Tensor>,
-    /// A summand for each channel.
+    /// The offset of each channel.
     pub bias: Option<&'a Tensor>,
-    /// The running mean and variance of each channel. With `training` they are updated in place, else they are what is
-    /// normalized by.
+    /// The running mean and variance of each channel. In training they are updated in place. Otherwise they are used to
+    /// normalize.
     pub running: Option<(&'a Tensor, &'a Tensor)>,
-    /// Whether to normalize by the statistics of the input.
+    /// Whether to normalize by the statistics of the batch.
     pub training: bool,
-    /// The share that the statistics of the input get in the running ones.
+    /// The weight of the batch statistics in the running statistics.
     pub momentum: f64,
-    /// What is added to the variance.
+    /// A small number that is added to the variance.
     pub eps: f64,
 }
 
@@ -45,24 +45,25 @@ impl Default for BatchNorm<'_> {
     }
 }
 
-/// Normalized by channel. Sizes and dtype are kept; 16-bit floats are computed in f32.
+/// Normalization by channel. Sizes and dtype are kept. 16-bit floats are computed in f32.
 impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each channel (dim 1) over all other dims. Sizes and
-    /// dtype are kept.
+    /// Batch normalization (Ioffe, Szegedy 2015): `(x - mean) / sqrt(variance + eps) * weight + bias`. Mean and
+    /// variance are per channel (dim 1), over all other dims. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, there is no dim 1, a parameter has not one element per channel, or there are no
-    /// running statistics and `training` is off.
+    /// If the dtype is not floating, if there is no dim 1, if a parameter does not have one element per channel, or if
+    /// there are no running statistics and `training` is off.
     pub fn batch_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
         let (mean, variance) = running.unzip();
         BATCH_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
     }
 
-    /// [`Tensor::batch_norm`] for each channel of each sample alone: statistics run over all dims but the first two.
+    /// Instance normalization (Ulyanov, Vedaldi, Lempitsky 2016): like [`Tensor::batch_norm`], with mean and variance
+    /// per channel of each sample, over all dims except the first two. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// As [`Tensor::batch_norm`].
+    /// Same as [`Tensor::batch_norm`].
     pub fn instance_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
         let (mean, variance) = running.unzip();
@@ -122,14 +123,14 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// The arguments that all batch norms share.
+/// The common arguments of all batch norm operators.
 struct Arguments<'a> {
     weight: Opt<'a>,
     bias: Opt<'a>,
-    /// Running mean and variance: updated in place when training, else what is normalized by.
+    /// Running mean and variance. In training they are updated in place. Otherwise they are used to normalize.
     running: Option<(&'a Tensor, &'a Tensor)>,
     training: bool,
-    /// The share that the statistics of the input get in the running ones.
+    /// The weight of the batch statistics in the running statistics.
     momentum: f64,
     eps: f64,
 }
@@ -166,13 +167,13 @@ fn batch_norm(x: &Tensor, arguments: &Arguments<'_>) -> Result<Tensor> {
     if x.numel() > 0 {
         return normalized("batch_norm", x, arguments).map(|(y, _, _)| y);
     }
-    // Nothing to learn from; the parameters still take part, so that they have gradients.
+    // There are no statistics. The parameters still take part, so that they get gradients.
     let y = x.copy()?;
     let y = arguments.weight.map_or_else(|| Ok(y.clone()), |weight| y.mul(weight.select(0, 0)?))?;
     arguments.bias.map_or_else(|| Ok(y.clone()), |bias| y.add(bias.select(0, 0)?))
 }
 
-/// Each channel of each sample alone.
+/// Normalizes each channel of each sample.
 fn instance_norm(x: &Tensor, arguments: &Arguments<'_>) -> Result<Tensor> {
     let op = "instance_norm";
     need_float(op, &[x])?;
@@ -208,8 +209,8 @@ fn native_batch_norm(
     normalized(op, x, &Arguments::new(op, (weight, bias), (mean, variance), training, momentum, eps)?)
 }
 
-/// Batch norm with the mean and reciprocal deviation that it found, which carry no gradient; they are empty if it took
-/// the running ones.
+/// Batch norm, with the mean and reciprocal deviation of the batch, which have no gradient. They are empty if the
+/// running statistics were used.
 fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Three> {
     need_float(op, &[input])?;
     let &[_, channels, ..] = input.sizes() else { return Err(no_channels(op, input)) };
@@ -225,7 +226,7 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
         }
     };
     let rstd = variance.add(arguments.eps)?.rsqrt()?;
-    // What is saved is what is normalized by, so that a backward pass meets the same numbers.
+    // The saved statistics are those of the forward pass, so a backward pass uses the same numbers.
     let saved = match arguments.training {
         true => (mean.to_dtype(statistics)?, rstd.to_dtype(statistics)?),
         false => (mean.clone(), rstd),
@@ -242,13 +243,13 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
     Ok((y, saved.0.detach()?, saved.1.detach()?))
 }
 
-/// The variance of a sample of `n` from that of a population; none for `n` of 1.
+/// The sample variance of `n` elements from their population variance. NaN if `n` is 1.
 fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
     variance.mul(&extent(n)?)?.div(&extent(n.saturating_sub(1))?)
 }
 
-/// Moves running mean and variance towards those of the batch, in place and without recording gradients. Both new
-/// values are computed before one is written, so an error leaves both as they were.
+/// Moves the running mean and variance towards those of the batch, in place and without gradients. Both are computed
+/// before one is written, so an error changes neither.
 fn follow(running: (&Tensor, &Tensor), batch: (&Tensor, &Tensor), momentum: f64) -> Result<()> {
     let _guard = no_grad();
     let moved = |running: &Tensor, batch: &Tensor| widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?);
@@ -257,21 +258,21 @@ fn follow(running: (&Tensor, &Tensor), batch: (&Tensor, &Tensor), momentum: f64)
     running.1.copy_(&variance)
 }
 
-/// Every dim but that of the channels.
+/// All dims except that of the channels.
 fn but_channels(x: &Tensor) -> Vec<i64> {
     (0..x.dim() as i64).filter(|&dim| dim != 1).collect()
 }
 
-/// The elements of each channel.
+/// The number of elements per channel.
 fn per_channel(x: &Tensor) -> usize {
     but_channels(x).iter().map(|&dim| x.sizes()[dim as usize]).product()
 }
 
-/// What a batch norm normalized by.
+/// The statistics that a batch norm used.
 enum Statistics<'a> {
     /// Mean and reciprocal deviation of the batch.
     Saved(&'a Tensor, &'a Tensor),
-    /// Running mean and variance, and what is added to the variance.
+    /// Running mean and variance, and `eps`.
     Running(&'a Tensor, &'a Tensor, f64),
 }
 
@@ -299,8 +300,8 @@ fn native_batch_norm_backward(
     gradients(gradient, x, weight, &statistics, mask)
 }
 
-/// The gradients of batch norm by input, weight and bias, from the statistics that it used: the saved mean and
-/// reciprocal deviation of a training step, else the running mean and variance. One that is not asked for is empty.
+/// The gradients of batch norm with respect to input, weight and bias. They use the saved statistics in training, and
+/// the running ones otherwise. A gradient that is not wanted is empty.
 fn gradients(
     gradient: &Tensor,
     input: &Tensor,

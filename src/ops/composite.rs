@@ -1,7 +1,7 @@
 //! Composite operators, each declared once.
 //!
-//! A composite is made of calls of other operators. Its static holds the schema, says which forms follow from it, and
-//! keeps the operator's handle once `register` of its subject has run:
+//! A composite consists of calls of other operators. Its static holds the schema, the forms that follow from it, and,
+//! once its subject is registered, the operator's handle:
 //!
 //! ```text
 //! static CELU: Composite = Composite::new("celu(Tensor self, Scalar alpha=1.0) -> Tensor").with_writes();
@@ -10,9 +10,9 @@
 //! CELU.call((self, alpha.into()))          in the method
 //! ```
 //!
-//! A method calls its operator through the dispatcher, not its decomposition directly. So a mode logs the call itself,
-//! autocast converts its operands once, and a kernel that somebody registered for it is found. An operator that no
-//! method calls needs no static: `library.def_kernel` takes its schema.
+//! A method calls its operator through the dispatcher, and not its decomposition directly. So a mode logs the call
+//! itself, autocast converts its operands once, and a kernel that a user registered for it is found. An operator
+//! without a method needs no static: `library.def_kernel` takes its schema.
 
 use crate::dispatch::builtins::load;
 use crate::dispatch::library::Library;
@@ -32,42 +32,42 @@ pub(crate) struct Composite {
     in_place: OnceLock<Operator>,
 }
 
-/// What follows from an operator besides itself.
+/// The forms that follow from an operator.
 struct Forms {
-    /// `x_` and `x.out`; the overload of `x_` where it is not that of `x`.
+    /// `x_` and `x.out`. Holds the overload of `x_` if it differs from that of `x`.
     writes: Option<Option<&'static str>>,
-    /// Of a view: `x_copy`.
+    /// For a view: `x_copy`.
     copy: bool,
-    /// Of a view: `x_`, which keeps the shape or refuses.
+    /// For a view: `x_`, which is an error if the shape would change.
     view_in_place: bool,
 }
 
 impl Composite {
-    /// The operator of that schema, without further forms.
+    /// The operator of this schema, without further forms.
     pub(crate) const fn new(schema: &'static str) -> Composite {
         let forms = Forms { writes: None, copy: false, view_in_place: false };
         Composite { schema, forms, operator: OnceLock::new(), in_place: OnceLock::new() }
     }
 
-    /// The same with the forms `x_` and `x.out`: the result has the sizes of `self`.
+    /// Adds the forms `x_` and `x.out`. The result must have the sizes of `self`.
     pub(crate) const fn with_writes(mut self) -> Composite {
         self.forms.writes = Some(None);
         self
     }
 
-    /// As [`Composite::with_writes`], where `x_` has another overload name.
+    /// Like [`Composite::with_writes`], with another overload name for `x_`.
     pub(crate) const fn with_writes_as(mut self, overload: &'static str) -> Composite {
         self.forms.writes = Some(Some(overload));
         self
     }
 
-    /// The same view with the form `x_copy`, which copies what the view shows.
+    /// Adds the form `x_copy` to a view, which returns a copy.
     pub(crate) const fn with_copy(mut self) -> Composite {
         self.forms.copy = true;
         self
     }
 
-    /// The same view with the form `x_`, which keeps the shape or refuses.
+    /// Adds the form `x_` to a view, which is an error if the shape would change.
     pub(crate) const fn with_view_in_place(mut self) -> Composite {
         self.forms.view_in_place = true;
         self
@@ -78,10 +78,10 @@ impl Composite {
         self.schema.split(['.', '(']).next().unwrap_or(self.schema)
     }
 
-    /// Calls it; the arguments are those of its schema.
+    /// Calls the operator with the arguments of its schema.
     ///
     /// # Errors
-    /// What the kernel returns.
+    /// If the kernel fails.
     pub(crate) fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         self.registered(&self.operator)?.call(arguments)
     }
@@ -89,7 +89,7 @@ impl Composite {
     /// Calls `x_`, which writes the result to the first argument.
     ///
     /// # Errors
-    /// What the kernel returns.
+    /// If the kernel fails.
     pub(crate) fn call_in_place<'a, A: Args<'a>>(&self, arguments: A) -> Result<()> {
         self.registered(&self.in_place)?.call::<_, Tensor>(arguments).map(|_| ())
     }
@@ -103,10 +103,10 @@ impl Composite {
 }
 
 impl Library {
-    /// Defines a composite by its decomposition, and the forms that follow from it.
+    /// Defines a composite by its decomposition, with the forms that follow from it.
     ///
     /// # Errors
-    /// If one of them is defined already, or the kernel has another signature than the schema.
+    /// If one of them is defined already, or if the signature of the kernel differs from the schema.
     pub(crate) fn composite<M>(
         &mut self,
         composite: &'static Composite,
@@ -115,10 +115,10 @@ impl Library {
         self.define_composite(composite, kernel.into_kernel(), None)
     }
 
-    /// As [`Library::composite`], where `x_` has a kernel of its own: one that touches only what it writes.
+    /// Like [`Library::composite`], where `x_` has a kernel of its own, which touches only the elements that it writes.
     ///
     /// # Errors
-    /// As [`Library::composite`].
+    /// Same as [`Library::composite`].
     pub(crate) fn composite_and_in_place<M, N>(
         &mut self,
         composite: &'static Composite,

@@ -1,6 +1,6 @@
-//! Copies and conversions: dtype, device, order of memory, host numbers.
+//! Copies and conversions: dtype, device, memory format, and Rust numbers.
 //!
-//! A conversion that has nothing to do gives the very same tensor, unless a copy is asked for.
+//! A conversion without effect returns the same tensor, unless a copy is requested.
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
@@ -12,15 +12,15 @@ use crate::ir::{Attrs, DType, MemoryFormat, Op};
 use crate::ops::arguments::check_storage;
 use crate::tensor::handle::Tensor;
 
-/// The same numbers in other memory.
+/// The same elements in another dtype or memory format.
 impl Tensor {
-    /// The same numbers in another dtype: the very same tensor if it has that dtype, else a converted copy. Sizes and
-    /// order of memory are kept.
+    /// Converts the elements to `dtype`. Returns the same tensor if it has this dtype already, and otherwise a copy.
+    /// Sizes and memory order are kept.
     ///
-    /// Floats are cut off toward zero on their way to integers, and anything but zero is true.
+    /// Floats are truncated toward zero when they become integers. Every nonzero number becomes true.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if self.dtype() == dtype && self.as_number().is_none() {
             return Ok(self.clone());
@@ -28,11 +28,11 @@ impl Tensor {
         call(Op::ToCopy, &[self], &Attrs::from(Cast { dtype: Some(dtype) }))
     }
 
-    /// A row-major tensor of the same elements: the very same tensor if it is row-major, else a copy. Sizes and dtype
-    /// are kept.
+    /// A row-major tensor with the same elements. Returns the same tensor if it is row-major already, and otherwise a
+    /// copy. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -40,17 +40,17 @@ impl Tensor {
         call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))
     }
 
-    /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle). Sizes
-    /// and dtype are kept.
+    /// A dense copy of the elements in memory of its own, with the dims in the same memory order. (`clone` copies only
+    /// the handle.) Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn copy(&self) -> Result<Tensor> {
         call(Op::Clone, &[self], &ordered(MemoryFormat::Preserve))
     }
 }
 
-/// The arguments of a copy in an order of memory.
+/// The attributes of a copy in a memory format.
 pub(crate) fn ordered(memory_format: MemoryFormat) -> Attrs {
     Ordered { memory_format }.into()
 }
@@ -157,7 +157,7 @@ fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     }
 }
 
-/// The order of memory that the strides look like.
+/// The memory format that the strides suggest.
 fn suggested_format(x: &Tensor) -> MemoryFormat {
     let (order, format): (&[usize], _) = match x.dim() {
         4 => (&[1, 3, 2, 0], MemoryFormat::ChannelsLast),
@@ -167,7 +167,7 @@ fn suggested_format(x: &Tensor) -> MemoryFormat {
     let (sizes, strides) = (x.sizes(), x.strides());
     let mut least = 0;
     for &dim in order {
-        // An image of one channel and one pixel could be either; then it is row-major.
+        // An image with one channel and one pixel fits both formats. It counts as row-major.
         let undecided = dim == 0 && least == strides[1];
         if sizes[dim] == 0 || strides[dim] < least || strides[1] == 0 || undecided {
             return MemoryFormat::Contiguous;
@@ -177,7 +177,7 @@ fn suggested_format(x: &Tensor) -> MemoryFormat {
     format
 }
 
-/// The channels-last format whose strides the tensor has exactly.
+/// The channels-last format that the tensor has exactly.
 fn dense_order(x: &Tensor) -> Option<MemoryFormat> {
     let format = suggested_format(x);
     let dense = Op::Clone.infer(&[&x.ty()], &ordered(format)).ok()?;

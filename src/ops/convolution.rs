@@ -1,6 +1,6 @@
-//! Convolutions: sums over windows, weighted; by number of dims, with their gradients.
+//! Convolutions over 1, 2 and 3 dims, and their gradients.
 //!
-//! All are [`Op::Convolution`], which needs a batch: an input without one is given one of size 1.
+//! All are calls of [`Op::Convolution`], which needs a batch. An input without a batch gets one of size 1.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -12,12 +12,13 @@ use crate::ops::dims::{Dims, ints};
 use crate::ops::normalization::nothing;
 use crate::tensor::handle::Tensor;
 
-/// What is put around the input of a convolution.
+/// The padding of a convolution's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Padding {
-    /// So many zeros at both ends of each dim; one number holds for all dims.
+    /// This many zeros at both ends of each dim. One number is for all dims.
     Zeros(Dims),
-    /// As many zeros as keep the sizes, for a stride of 1; an odd one goes to the end.
+    /// As many zeros as keep the sizes; the stride must be 1. If the number is odd, the end gets one more than the
+    /// start.
     Same,
 }
 
@@ -27,16 +28,16 @@ impl<T: Into<Dims>> From<T> for Padding {
     }
 }
 
-/// The numbers of a convolution; a list of one number holds for all dims.
+/// The options of a convolution. A list of one number is for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Convolution {
-    /// From one window to the next.
+    /// The distance between windows.
     pub stride: Dims,
-    /// What is put around the input.
+    /// The padding of the input.
     pub padding: Padding,
-    /// From one element of a window to the next.
+    /// The distance between elements of a window.
     pub dilation: Dims,
-    /// Groups of channels that do not see each other.
+    /// The number of groups of channels. A group's outputs depend only on the inputs of the same group.
     pub groups: i64,
 }
 
@@ -46,18 +47,18 @@ impl Default for Convolution {
     }
 }
 
-/// The numbers of a transposed convolution; a list of one number holds for all dims.
+/// The options of a transposed convolution. A list of one number is for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvTranspose {
-    /// From where one input element is spread to where the next is.
+    /// The distance between the windows of neighbouring input elements.
     pub stride: Dims,
-    /// What is cut off both ends of the result.
+    /// The number of elements to remove from both ends of the result.
     pub padding: Dims,
-    /// What the result is longer by, at the end.
+    /// The number of elements to add at the end of the result.
     pub output_padding: Dims,
-    /// From one place that an element is spread to to the next.
+    /// The distance between elements of a window.
     pub dilation: Dims,
-    /// Groups of channels that do not see each other.
+    /// The number of groups of channels. A group's outputs depend only on the inputs of the same group.
     pub groups: i64,
 }
 
@@ -105,10 +106,10 @@ macro_rules! conv_transpose {
     };
 }
 
-/// Over 1, 2 and 3 dims, padded by numbers.
+/// Over 1, 2 and 3 dims, with padding as numbers.
 static CONV: [Composite; 3] =
     [conv!(1, "", "SymInt[1] padding=0"), conv!(2, "", "SymInt[2] padding=0"), conv!(3, "", "SymInt[3] padding=0")];
-/// Over 1, 2 and 3 dims, padded as a word says.
+/// Over 1, 2 and 3 dims, with padding as a word.
 static CONV_BY_WORD: [Composite; 3] = [
     conv!(1, ".padding", "str padding=\"valid\""),
     conv!(2, ".padding", "str padding=\"valid\""),
@@ -135,56 +136,59 @@ fn spread(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options:
     CONV_TRANSPOSE[n - 1].call((x, weight, bias, stride, padding, output_padding, *groups, dilation))
 }
 
-/// Convolutions. All operands have one dtype, which the result gets; 16-bit floats are added up in f32.
+/// Convolutions. All operands have the same dtype, which the result gets. 16-bit floats are summed in f32.
 impl Tensor {
-    /// Convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(out, C / groups, k)` and perhaps a bias
-    /// of `(out)`. All have one dtype, which the result gets.
+    /// Convolution (cross-correlation) over the last dim. The input is `(N, C, L)` or `(C, L)`, the weight `(out, C /
+    /// groups, k)`, the bias `(out)`. The result is `(N, out, L')` or `(out, L')`, with `L' = (L + 2 padding - dilation
+    /// (k - 1) - 1) / stride + 1` rounded down. All operands have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// If shapes, channels or dtypes do not fit, a number is out of range, or no window fits.
+    /// If shapes, channels or dtypes do not fit, if a number is out of range, or if no window fits the input.
     pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(1, self, weight, bias, options)
     }
 
-    /// Convolution over the last two dims: `(N, C, H, W)` or `(C, H, W)`, by a weight of `(out, C / groups, kh, kw)`
-    /// and perhaps a bias of `(out)`. All have one dtype, which the result gets.
+    /// Convolution (cross-correlation) over the last two dims. The input is `(N, C, H, W)` or `(C, H, W)`, the weight
+    /// `(out, C / groups, kh, kw)`, the bias `(out)`. `H` and `W` change like `L` in [`Tensor::conv1d`], and `C`
+    /// becomes `out`. All operands have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// As [`Tensor::conv1d`].
+    /// Same as [`Tensor::conv1d`].
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(2, self, weight, bias, options)
     }
 
-    /// Convolution over the last three dims; see [`Tensor::conv2d`].
+    /// Convolution over the last three dims. See [`Tensor::conv2d`].
     ///
     /// # Errors
-    /// As [`Tensor::conv1d`].
+    /// Same as [`Tensor::conv1d`].
     pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(3, self, weight, bias, options)
     }
 
-    /// Transposed convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(C, out / groups, k)` and
-    /// perhaps a bias of `(out)`. It is the gradient of [`Tensor::conv1d`] by its input. All have one dtype, which the
-    /// result gets.
+    /// Transposed convolution over the last dim: the gradient of [`Tensor::conv1d`] with respect to its input. The
+    /// input is `(N, C, L)` or `(C, L)`, the weight `(C, out / groups, k)`, the bias `(out)`. The result is `(N, out,
+    /// L')` or `(out, L')`, with `L' = (L - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1`. All
+    /// operands have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// As [`Tensor::conv1d`], and if the output padding is not below stride or dilation.
+    /// Same as [`Tensor::conv1d`]. Also if the output padding is less than neither stride nor dilation.
     pub fn conv_transpose1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(1, self, weight, bias, options)
     }
 
-    /// Transposed convolution over the last two dims; see [`Tensor::conv_transpose1d`].
+    /// Transposed convolution over the last two dims. See [`Tensor::conv_transpose1d`].
     ///
     /// # Errors
-    /// As [`Tensor::conv_transpose1d`].
+    /// Same as [`Tensor::conv_transpose1d`].
     pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(2, self, weight, bias, options)
     }
 
-    /// Transposed convolution over the last three dims; see [`Tensor::conv_transpose1d`].
+    /// Transposed convolution over the last three dims. See [`Tensor::conv_transpose1d`].
     ///
     /// # Errors
-    /// As [`Tensor::conv_transpose1d`].
+    /// Same as [`Tensor::conv_transpose1d`].
     pub fn conv_transpose3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(3, self, weight, bias, options)
     }
@@ -266,7 +270,7 @@ fn transposed(library: &mut Library, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// The number of dim `d`, from a list that may have one number for all.
+/// The number for dim `d`, from a list that may have one number for all dims.
 fn of_dim(list: &[i64], d: usize) -> i64 {
     list.get(d).or(list.first()).copied().unwrap_or(0)
 }
@@ -275,7 +279,7 @@ struct Arguments<'a> {
     stride: &'a [i64],
     padding: &'a [i64],
     dilation: &'a [i64],
-    /// Of a transposed convolution.
+    /// Given for transposed convolutions only.
     output_padding: Option<&'a [i64]>,
     groups: i64,
 }
@@ -310,7 +314,7 @@ fn convolution(
     if has_batch { Ok(y) } else { y.squeeze(0) }
 }
 
-/// Padding by name: none, or as much as keeps the sizes; an odd zero goes to the end.
+/// A convolution with padding by name: `valid` (none), or `same` (as much as keeps the sizes).
 fn named(
     op: &str,
     n: usize,
@@ -341,7 +345,7 @@ fn named(
     convolution(op, n, &x, weight, bias, &Arguments { padding: &before, ..*arguments })
 }
 
-/// The gradients by input, weight and bias; one that is not asked for is empty.
+/// The gradients with respect to input, weight and bias. A gradient that is not wanted is empty.
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn convolution_backward(
     gradient: &Tensor,
@@ -379,7 +383,7 @@ fn convolution_backward(
     let n = x.dim() - 2;
     let nothing = || nothing(x, x.dtype());
     let input = || {
-        // What the other direction leaves over: elements that no window reached.
+        // The number of elements at the end of `d` that no window reached.
         let missing = |d: usize| {
             let reach = of_dim(dilation, d) * (weight.sizes()[2 + d] as i64 - 1) + 1;
             let natural = (gradient.sizes()[2 + d] as i64 - 1) * of_dim(stride, d) + reach - 2 * of_dim(padding, d);

@@ -1,7 +1,7 @@
-//! Losses of classes and their gradients: negative log-likelihood (`nll_loss`) and cross entropy.
+//! Classification losses and their gradients: negative log-likelihood (`nll_loss`) and cross entropy.
 //!
-//! Classes lie along dim 1, or dim 0 of a 1-dim input. Targets that are to be ignored are picked as class 0 and masked
-//! out afterwards, so what lies there never matters.
+//! Classes lie along dim 1, or along dim 0 of a 1-dim input. An ignored target is read as class 0 and masked
+//! afterwards, so the value there does not matter.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -22,16 +22,16 @@ static CROSS_ENTROPY: Composite = Composite::new(
      ignore_index=-100, float label_smoothing=0.0) -> Tensor",
 );
 
-/// The arguments of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`] that are rarely given.
+/// The optional arguments of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`].
 #[derive(Debug, Clone)]
 pub struct CrossEntropy<'a> {
-    /// A factor for each class.
+    /// The weight of each class.
     pub weight: Option<&'a Tensor>,
-    /// What becomes of the losses; the mean is over the weights of the targets.
+    /// How the losses are reduced. The mean is weighted by the classes of the targets.
     pub reduction: Reduction,
-    /// Targets of this class number count for nothing.
+    /// Targets with this class number do not count.
     pub ignore_index: i64,
-    /// How much of each target is spread evenly over all classes, from 0 to 1.
+    /// The share of each target that is spread evenly over all classes, from 0 to 1 (Szegedy et al. 2016).
     pub label_smoothing: f64,
 }
 
@@ -41,26 +41,27 @@ impl Default for CrossEntropy<'_> {
     }
 }
 
-/// Classification losses: class numbers, or one probability per class, along dim 1 (dim 0 of a 1-dim input).
+/// Classification losses. Targets are class numbers, or probabilities per class.
 impl Tensor {
-    /// Negative log-likelihood: `-weight[t] * self[t]` of log-probabilities `(N, C, …)` or `(C)` at the class numbers
-    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used. The losses have the sizes of the batch, `(N, …)` or
-    /// `()`; `reduction` gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    /// Negative log-likelihood: `-weight[t] * self[t]`. `self` holds log-probabilities, `(N, C, …)` or `(C)`. `target`
+    /// holds the class numbers `t`, `(N, …)` or 0-dim. The losses have the sizes of `target`. They are returned as they
+    /// are, or reduced to their sum or mean (0-dim). The dtype is that of `self`. `label_smoothing` is ignored.
     ///
     /// # Errors
-    /// If the input is not floating, the target is not i64 or u8 or does not fit it, a class number is out of range,
-    /// or there is not one weight per class.
+    /// If the input is not floating, if the target is not i64 or u8 or has other sizes, if a class number is out of
+    /// range, or if there is not one weight per class.
     pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
         let CrossEntropy { weight, reduction, ignore_index, .. } = *options;
         NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
     }
 
-    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it has
-    /// the sizes of the input, probabilities. The losses have the sizes of the batch, `(N, …)` or `()`; `reduction`
-    /// gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    /// Cross entropy of `softmax(self)` and `target`. `self` holds logits, `(N, C, …)` or `(C)`. `target` holds class
+    /// numbers, `(N, …)` or 0-dim, or probabilities in the sizes of `self`. The losses have the sizes of class numbers.
+    /// They are returned as they are, or reduced to their sum or mean (0-dim). The dtype is that of `self`.
     ///
     /// # Errors
-    /// As [`Tensor::nll_loss`]; probabilities must be floating, and take no `ignore_index` from 0 up.
+    /// Same as [`Tensor::nll_loss`]. Also if probabilities are not floating, or are given with an `ignore_index` that
+    /// is not negative.
     pub fn cross_entropy(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
         let CrossEntropy { weight, reduction, ignore_index, label_smoothing } = *options;
         CROSS_ENTROPY.call((self, target, weight, reduction.number(), ignore_index, label_smoothing))
@@ -91,7 +92,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// The negative log-likelihood, and the weight that its mean is divided by (0 where nothing is reduced).
+/// The negative log-likelihood, and the total weight that its mean is divided by (0 without a reduction).
 fn nll(
     op: &str,
     x: &Tensor,
@@ -170,13 +171,13 @@ fn cross_entropy_loss(
     loss.to_dtype(x.dtype())
 }
 
-/// Targets, ready to be picked.
+/// Targets in the form that the loss gathers by.
 struct Picked {
     class_dim: i64,
     ignored: Tensor,
-    /// The class numbers as an index of the input, 0 where ignored.
+    /// The class numbers as an index into the input, 0 for ignored targets.
     index: Tensor,
-    /// The weight of each target, 0 where ignored.
+    /// The weight of each target, 0 for ignored targets.
     weights: Tensor,
 }
 
@@ -208,7 +209,7 @@ impl Picked {
     }
 }
 
-/// A class number out of range is a target's fault, not an index's.
+/// Turns an error about an index into an error about the target.
 fn as_target(op: &str, error: Error) -> Error {
     match error {
         Error::OutOfRange { low, high, got, .. } => {
@@ -244,7 +245,7 @@ fn check_weight(op: &str, x: &Tensor, class_dim: i64, weight: Option<&Tensor>) -
     }
 }
 
-/// One value per class, shaped to broadcast to `x`.
+/// Reshapes one value per class so that it broadcasts to `x`.
 fn along_classes(value: &Tensor, x: &Tensor, class_dim: i64) -> Result<Tensor> {
     let trailing = vec![1; x.dim() - 1 - class_dim as usize];
     value.view(&[value.sizes(), &trailing[..]].concat()[..])
@@ -254,7 +255,7 @@ fn times_weight(x: Tensor, weight: Option<&Tensor>, class_dim: i64) -> Result<Te
     weight.map_or_else(|| Ok(x.clone()), |weight| x.mul(along_classes(&widened(weight)?, &x, class_dim)?))
 }
 
-/// Cross entropy with a target that gives every class a probability.
+/// Cross entropy with a target of probabilities.
 fn of_probabilities(
     x: &Tensor,
     target: &Tensor,
@@ -275,12 +276,12 @@ fn of_probabilities(
     match reduction {
         Reduction::None => losses.sum(class_dim, false)?.neg(),
         Reduction::Sum => losses.sum_all()?.neg(),
-        // Not by the weights: a target may name every class.
+        // Not divided by weights: such a target may name every class.
         Reduction::Mean => losses.sum_all()?.neg()?.div(&extent(x.numel() / n.max(1))?),
     }
 }
 
-/// The loss against a target that likes all classes equally: the smooth part of a smoothed class number.
+/// The loss against a uniform target, which is the smoothed part of the label.
 fn even_loss(
     x: &Tensor,
     ignored: &Tensor,

@@ -1,7 +1,8 @@
-//! Derivatives of calls of rows: graphs of the derivative column ([`vjp`]), kept per thread by op, arguments and types.
+//! Derivatives of calls of rows: graphs from the derivative column ([`vjp`]). They are cached per thread by op,
+//! arguments and types.
 //!
-//! Autograd saves what such a graph reads, and runs it in the backward pass. A call in place asks here whether its
-//! target will be read.
+//! Autograd saves the tensors that such a graph reads, and runs it in the backward pass. An in-place call asks here
+//! whether the backward pass reads its target.
 
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::eager;
@@ -15,26 +16,26 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Which operands of a call require gradients.
+/// Which operands of a call need a gradient.
 pub(crate) type Needs = SmallVec<[bool; 4]>;
 
-/// Most derivatives a thread remembers.
+/// The maximum number of derivatives in a thread's cache.
 const CAPACITY: usize = 4096;
 
-/// The derivative of one kind of call.
+/// The derivative of calls with the same op, arguments and types.
 pub(crate) struct Formula {
     pub(crate) op: Op,
     pub(crate) vjp: Vjp,
-    /// Its name in the cache of executables.
+    /// Its key in the cache of executables.
     pub(crate) id: u64,
 }
 
 thread_local! {
-    /// The derivatives of the calls that this thread has recorded; forgotten all at once when there are too many.
+    /// The derivatives of the calls that this thread has recorded. The cache is cleared when it is full.
     static FORMULAS: RefCell<FxHashMap<Box<[u64]>, Arc<Formula>>> = RefCell::new(FxHashMap::default());
 }
 
-/// The derivative of a call; `result` is asked for its type if the derivative is not known yet.
+/// The derivative of a call. `result` gives the type of the call's result if the derivative is not cached.
 pub(crate) fn formula(
     op: Op,
     attrs: &[Attr],
@@ -67,7 +68,7 @@ pub(crate) fn formula(
     Ok(known)
 }
 
-/// Whether the backward pass of a call reads its first operand as it was.
+/// Whether the backward pass of a call reads the old value of its first operand.
 pub(crate) fn reads_first(op: Op, attrs: &[Attr], tensors: &[&Tensor]) -> Result<bool> {
     let needs: Needs = tensors.iter().map(|tensor| tensor.requires_grad()).collect();
     if !is_grad_enabled() || !needs.contains(&true) || !op.is_differentiable() {

@@ -1,4 +1,4 @@
-//! Diagonals and triangles of matrices. Everything here copies; [`Tensor::diagonal`] is a view, in `views.rs`.
+//! Diagonals and triangles of matrices. All results are copies. [`Tensor::diagonal`] is a view, in `views.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -10,10 +10,10 @@ use crate::ops::conversions::ordered;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 
-/// Triangles, and matrices of diagonals.
+/// Triangles and diagonal matrices.
 impl Tensor {
-    /// The lower triangle of the last two dims up to `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
-    /// kept.
+    /// The lower triangle of the last two dims. Elements above diagonal number `diagonal` become 0; 0 is the main
+    /// diagonal, positive numbers are above it. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -21,8 +21,8 @@ impl Tensor {
         call(Op::Tril, &[self], &Attrs::from(Triangle { diagonal }))
     }
 
-    /// The upper triangle of the last two dims from `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
-    /// kept.
+    /// The upper triangle of the last two dims. Elements below diagonal number `diagonal` become 0; 0 is the main
+    /// diagonal, positive numbers are above it. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -30,11 +30,11 @@ impl Tensor {
         call(Op::Triu, &[self], &Attrs::from(Triangle { diagonal }))
     }
 
-    /// Of a vector, the matrix with it on diagonal number `diagonal`; of a matrix, a copy of that diagonal. The dtype
-    /// is kept.
+    /// For a vector, the matrix with the vector on diagonal number `diagonal` and zeros elsewhere. For a matrix, a copy
+    /// of that diagonal. The dtype is kept.
     ///
     /// # Errors
-    /// If there are no dims or more than two.
+    /// If the tensor has neither one nor two dims.
     pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
         match self.dim() {
             1 => self.diag_embed(diagonal, 0, 1),
@@ -46,10 +46,11 @@ impl Tensor {
         }
     }
 
-    /// The last dim as diagonal number `offset` of the new dims `dim1` and `dim2`, zeros beside it. The dtype is kept.
+    /// Puts the last dim on diagonal number `offset` of two new dims, `dim1` and `dim2`. All other elements are 0. The
+    /// dtype is kept.
     ///
     /// # Errors
-    /// If there are no dims, a new dim is out of range, or both are the same.
+    /// If there are no dims, if a new dim is out of range, or if both are the same.
     pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         let rank = self.dim() + 1;
         let (dim1, dim2) = (normalize_dim("diag_embed", dim1, rank)?, normalize_dim("diag_embed", dim2, rank)?);

@@ -1,12 +1,12 @@
-//! Lists of dimensions or sizes as arguments.
+//! Lists of dims or sizes as arguments.
 
 use crate::ir::attrs::Ints;
 use smallvec::SmallVec;
 
-/// Dimension numbers, or sizes where −1 has a meaning: one number, an array, a slice or a vector.
+/// Dims or sizes: one number, an array, a slice or a vector.
 ///
-/// Negative dimensions count from the end. What an empty list means is up to the method; for reductions it is every
-/// dimension, and `()` reads well there.
+/// Negative dims count from the end. The method defines the meaning of an empty list and of a size of −1. For
+/// reductions an empty list, written `()`, means all dims.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dims(SmallVec<[i64; 6]>);
 
@@ -17,7 +17,7 @@ impl Dims {
     }
 }
 
-/// The numbers as the argument of a row.
+/// The numbers as an attribute of a row.
 pub(crate) fn ints(dims: impl Into<Dims>) -> Ints {
     Ints::from_slice(dims.into().as_slice())
 }
@@ -67,7 +67,7 @@ impl<const N: usize> From<&[i64; N]> for Dims {
 /// The sizes of a tensor, as in `a.view(b.sizes())`.
 impl From<&[usize]> for Dims {
     fn from(sizes: &[usize]) -> Dims {
-        // No tensor is as large as the bound; an operator that gets it refuses it as too many elements.
+        // No tensor is as large as the bound, so operators reject it as too many elements.
         Dims(sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect())
     }
 }

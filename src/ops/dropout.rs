@@ -10,16 +10,16 @@ use crate::ops::factories::full_on;
 use crate::ops::random::{like, need_float};
 use crate::tensor::handle::Tensor;
 
-/// Declared apart from `dropout`, whose tensor is called `input`.
+/// Declared separately: its schema calls the tensor `self`, that of `dropout` calls it `input`.
 static DROPOUT_IN_PLACE: Composite = Composite::new("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)");
 
-/// Elements left out at random.
+/// Dropout.
 impl Tensor {
-    /// While training, elements are zeroed with probability `p` and the others divided by `1 - p`, floats; otherwise
-    /// the tensor itself. Sizes and dtype are kept.
+    /// Dropout (Srivastava et al. 2014). In training, each element is zeroed with probability `p`, and the others are
+    /// divided by `1 - p`. Otherwise returns the tensor itself. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If `p` is no probability or the dtype not floating.
+    /// If `p` is not between 0 and 1, or if the dtype is not floating.
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
         check_dropout(p)?;
         if p == 0.0 || !training || self.numel() == 0 {
@@ -27,25 +27,26 @@ impl Tensor {
         }
         need_float("dropout", self.dtype())?;
         if p == 1.0 {
-            // Nothing is drawn; a product rather than zeros, so that a NaN stays.
+            // Nothing is drawn. The product with 0, unlike zeros, keeps NaNs.
             return self.mul(0.0);
         }
         let mask = self.draw().mask(self, p)?;
         self.native_dropout_backward(&mask, 1.0 / (1.0 - p))
     }
 
-    /// In-place form of [`Tensor::dropout`]: views of the same elements see it. Sizes and dtype stay.
+    /// In-place form of [`Tensor::dropout`]. Views of the same elements change too. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`] and [`Tensor::copy_`].
+    /// Same as [`Tensor::dropout`] and [`Tensor::copy_`].
     pub fn dropout_(&self, p: f64, training: bool) -> Result<()> {
         DROPOUT_IN_PLACE.call::<_, Tensor>((self, p, training)).map(|_| ())
     }
 
-    /// As [`Tensor::dropout`], with the mask of what is kept: bool. Both have the sizes of `self`.
+    /// Like [`Tensor::dropout`], and also returns the bool mask of the elements that are kept. Both have the sizes of
+    /// `self`.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`].
+    /// Same as [`Tensor::dropout`].
     pub fn native_dropout(&self, p: f64, training: bool) -> Result<(Tensor, Tensor)> {
         check_dropout(p)?;
         need_float("native_dropout", self.dtype())?;
@@ -61,11 +62,11 @@ impl Tensor {
         Ok((self.native_dropout_backward(&mask, scale)?, mask))
     }
 
-    /// Elements where the mask holds times `scale`, zero elsewhere: the gradient of [`Tensor::native_dropout`]. Sizes
-    /// are broadcast, the dtype is that of `self`.
+    /// The gradient of [`Tensor::native_dropout`]: `self * scale` where the mask is true, and 0 elsewhere. Sizes are
+    /// broadcast. The dtype is that of `self`.
     ///
     /// # Errors
-    /// If the dtype is not floating, or the shapes do not broadcast.
+    /// If the dtype is not floating, or if the sizes do not broadcast.
     pub fn native_dropout_backward(&self, mask: &Tensor, scale: f64) -> Result<Tensor> {
         call(Op::NativeDropoutBackward, &[self, mask], &Attrs::from(NativeDropoutBackward { scale: scale.into() }))
     }

@@ -1,8 +1,8 @@
 //! Einstein summation.
 //!
 //! Operands are contracted in pairs, from left to right unless a path says otherwise. A contraction is one batched
-//! matrix product. Labels that both operands have are its batch if they are needed later, and are summed over
-//! otherwise. A dim of size 1 broadcasts, which here means that its label is dropped.
+//! matrix product. Labels that both operands have are its batch dims if they are needed later, and are summed over if
+//! not. A dim of size 1 broadcasts: its label is dropped.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -11,12 +11,12 @@ use crate::tensor::handle::Tensor;
 
 static EINSUM: Composite = Composite::new("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor");
 
-/// The sum of products that an equation names: `einsum("bij,bjk->bik", &[&a, &b])`. A label that the result lacks is
-/// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims. All have one
-/// dtype, which the result gets.
+/// Einstein summation: the sum of products that an equation names, such as `einsum("bij,bjk->bik", &[&a, &b])`. A label
+/// that is missing in the result is summed over. A label that an operand has twice means its diagonal. `...` stands for
+/// any number of dims. All tensors have the same dtype, which the result gets.
 ///
 /// # Errors
-/// If the equation does not fit the tensors, or sizes of one label differ and are not 1.
+/// If the equation does not fit the tensors, or if sizes of one label differ and none is 1.
 pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
     let tensors: Vec<Tensor> = tensors.iter().map(|&tensor| tensor.clone()).collect();
     EINSUM.call((equation, &tensors[..], None::<&[i64]>))
@@ -29,14 +29,14 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// Names a dim: a letter of the equation, or a place in its ellipsis counted from the end.
+/// The name of a dim: a letter of the equation, or a position in the ellipsis counted from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ellipsis(std::cmp::Reverse<usize>),
     Letter(char),
 }
 
-/// A tensor whose dims have names, each once.
+/// A tensor whose dims have distinct names.
 struct Labeled {
     tensor: Tensor,
     labels: Vec<Label>,
@@ -56,7 +56,7 @@ fn einsum_of(equation: &str, tensors: &[Tensor], path: Option<&[i64]>) -> Result
         let needed =
             |label: &Label| output.contains(label) || operands.iter().any(|other| other.labels.contains(label));
         let product = contract(a, b, needed)?;
-        // On a path the product goes last, else it meets the next operand.
+        // With a path the product goes to the end of the list. Otherwise it meets the next operand.
         let place = if path.is_some() { operands.len() } else { 0 };
         operands.insert(place, product);
     }
@@ -68,7 +68,7 @@ fn invalid(equation: &str, what: impl std::fmt::Display) -> Error {
     Error::argument(OP, format!("{what} in equation {equation:?}"))
 }
 
-/// The labels of every operand and of the result.
+/// Parses an equation: the labels of every operand and of the result.
 fn parse(equation: &str, tensors: &[Tensor]) -> Result<(Vec<Vec<Label>>, Vec<Label>)> {
     let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, right) = match text.split_once("->") {
@@ -123,7 +123,7 @@ fn parse(equation: &str, tensors: &[Tensor]) -> Result<(Vec<Vec<Label>>, Vec<Lab
     Ok((inputs, output))
 }
 
-/// The labels of one term, its ellipsis standing for `hidden` dims.
+/// The labels of one term. Its ellipsis stands for `hidden` dims.
 fn labels(equation: &str, term: &str, hidden: usize) -> Result<Vec<Label>> {
     let (before, after) = match term.split_once("...") {
         Some((before, after)) => (before, Some(after)),
@@ -143,7 +143,7 @@ fn labels(equation: &str, term: &str, hidden: usize) -> Result<Vec<Label>> {
     Ok(out)
 }
 
-/// The operands that a path names next.
+/// Removes the two operands that a path names.
 fn take_pair(operands: &mut Vec<Labeled>, a: i64, b: i64) -> Result<(Labeled, Labeled)> {
     let n = operands.len() as i64;
     if a == b || !(0..n).contains(&a) || !(0..n).contains(&b) {
@@ -154,7 +154,7 @@ fn take_pair(operands: &mut Vec<Labeled>, a: i64, b: i64) -> Result<(Labeled, La
     Ok(if a < b { (early, late) } else { (late, early) })
 }
 
-/// Drops dims of size 1 whose label has another size elsewhere; all other sizes must agree.
+/// Drops dims of size 1 whose label has another size in another operand. All other sizes must be equal.
 fn drop_broadcast(operands: &mut [Labeled], output: &[Label]) -> Result<()> {
     let mut sizes: Vec<(Label, usize)> = Vec::new();
     for operand in operands.iter() {
@@ -184,7 +184,7 @@ fn drop_broadcast(operands: &mut [Labeled], output: &[Label]) -> Result<()> {
 }
 
 impl Labeled {
-    /// A label that is there twice names the diagonal.
+    /// A repeated label means the diagonal.
     fn new(tensor: &Tensor, labels: &[Label]) -> Result<Labeled> {
         let mut out = Labeled { tensor: tensor.clone(), labels: labels.to_vec() };
         let mut dim = 0;
@@ -208,7 +208,7 @@ impl Labeled {
         Ok(out)
     }
 
-    /// Sums over the dims that are not needed later.
+    /// Sums over the dims that are not needed.
     fn summed(self, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
         let dims: Vec<i64> =
             (0i64..).zip(&self.labels).filter(|(_, label)| !needed(label)).map(|(dim, _)| dim).collect();
@@ -219,8 +219,7 @@ impl Labeled {
         Ok(Labeled { tensor, labels: self.labels.into_iter().filter(needed).collect() })
     }
 
-    /// The tensor with its dims in the order of `labels`, which are all of its own and perhaps more; a missing one
-    /// gets size 1.
+    /// Permutes the dims to the order of `labels`, which contain all labels of the tensor. A missing dim gets size 1.
     fn in_order(&self, labels: &[Label]) -> Result<Tensor> {
         let place = |label: &Label| self.labels.iter().position(|own| own == label);
         let order: Vec<i64> = labels.iter().filter_map(place).map(|dim| dim as i64).collect();
@@ -246,7 +245,7 @@ impl Labeled {
     }
 }
 
-/// The product of two operands, summed over the labels that are not needed later.
+/// The product of two operands, summed over the dims that are not needed.
 fn contract(a: Labeled, b: Labeled, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
     let a = a.summed(|label| b.labels.contains(label) || needed(label))?;
     let b = b.summed(|label| a.labels.contains(label) || needed(label))?;

@@ -1,7 +1,7 @@
-//! Rust numbers as elements: tensors from slices, and slices from tensors.
+//! Rust numbers as elements: tensors from slices, and vectors from tensors.
 //!
-//! Data goes in by copy and comes out in logical order, whatever the strides. Nothing is converted on the way: the
-//! Rust type names the dtype. Reading needs a value, so it fails on the meta device and while a trace is recorded.
+//! Data is copied into tensors, and read in row-major order, whatever the strides. No value is converted: the Rust type
+//! determines the dtype. Reading is an error on the meta device and in an abstract trace.
 
 use crate::device::{Device, DeviceKind, roomy};
 use crate::error::{Error, Result};
@@ -12,22 +12,22 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use std::fmt;
 
-/// A Rust type that is the element type of some dtype.
+/// A Rust type that is the element type of a dtype.
 pub trait Element: sealed::Bytes + Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The dtype.
     const DTYPE: DType;
 }
 
 mod sealed {
-    /// Elements as bytes in the machine's order; outside code cannot add element types.
+    /// Elements as bytes in native order. The trait is sealed: other crates cannot add element types.
     pub trait Bytes: Sized {
-        /// The bytes of some elements.
+        /// The bytes of elements.
         fn as_bytes(elements: &[Self]) -> &[u8];
 
-        /// Appends the elements that the bytes hold.
+        /// Appends the elements in `bytes`.
         fn extend(out: &mut Vec<Self>, bytes: &[u8]);
 
-        /// The bytes as elements, unless they are not aligned or no legal elements.
+        /// The bytes as elements. `None` if they are not aligned or not valid elements.
         fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
     }
 }
@@ -66,7 +66,7 @@ impl sealed::Bytes for bool {
     }
 
     fn extend(out: &mut Vec<Self>, bytes: &[u8]) {
-        // Any other byte than 0 and 1 would be no bool, whoever wrote it.
+        // A bool must be 0 or 1. Other bytes may come from outside this crate.
         out.extend(bytes.iter().map(|&byte| byte != 0));
     }
 
@@ -75,7 +75,7 @@ impl sealed::Bytes for bool {
     }
 }
 
-/// Bytes as elements, unless they are not aligned or no legal elements.
+/// The bytes as elements. `None` if they are not aligned or not valid elements.
 #[cfg(feature = "ndarray")]
 pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     T::from_bytes(bytes)
@@ -84,48 +84,48 @@ pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
 fn extend_pods<T: Pod>(out: &mut Vec<T>, bytes: &[u8]) {
     match bytemuck::try_cast_slice(bytes) {
         Ok(elements) => out.extend_from_slice(elements),
-        // A foreign backend may hand out bytes that are not aligned for the type.
+        // The memory of another backend may not be aligned for the type.
         Err(_) => out.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>)),
     }
 }
 
 impl Tensor {
-    /// A row-major tensor on the CPU with a copy of `data`; its dtype is that of `T`.
+    /// A row-major CPU tensor with a copy of `data`. The dtype is that of `T`.
     ///
     /// # Errors
-    /// If `sizes` do not have as many elements as `data`.
+    /// If `data` does not have as many elements as `sizes` say.
     pub fn from_slice<T: Element>(data: &[T], sizes: &[usize]) -> Result<Tensor> {
         Tensor::from_bytes(T::DTYPE, sizes, T::as_bytes(data), Device::CPU)
     }
 
-    /// As [`Tensor::from_slice`], from a vector.
+    /// Like [`Tensor::from_slice`], from a vector.
     ///
     /// # Errors
-    /// If `sizes` do not have as many elements as `data`.
+    /// If `data` does not have as many elements as `sizes` say.
     pub fn from_vec<T: Element>(data: Vec<T>, sizes: &[usize]) -> Result<Tensor> {
         Tensor::from_slice(&data, sizes)
     }
 
-    /// A 0-dim tensor; unlike [`Tensor::number`] it takes part in promotion with its own dtype.
+    /// A 0-dim CPU tensor. Unlike [`Tensor::number`] it promotes as a tensor of its dtype.
     ///
     /// # Errors
-    /// If memory cannot be had.
+    /// If there is not enough memory.
     pub fn scalar<T: Element>(value: T) -> Result<Tensor> {
         Tensor::from_slice(&[value], &[])
     }
 
-    /// The elements in logical order (the last dimension fastest).
+    /// The elements in row-major order.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype, if there is no data (meta device), or while a trace is recorded.
+    /// If `T` is not the type of the tensor's dtype, if the tensor has no data (meta device), or in an abstract trace.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.read("to_vec")
     }
 
-    /// The only element.
+    /// The only element of the tensor.
     ///
     /// # Errors
-    /// If there is another number of elements, and as [`Tensor::to_vec`].
+    /// If the tensor does not have exactly one element, or if [`Tensor::to_vec`] fails.
     pub fn item<T: Element>(&self) -> Result<T> {
         let found = self.numel();
         let not_one = || {
@@ -138,10 +138,10 @@ impl Tensor {
         self.read("item")?.first().copied().ok_or_else(not_one)
     }
 
-    /// The only element as a number.
+    /// The only element of the tensor, as a [`Scalar`].
     ///
     /// # Errors
-    /// As [`Tensor::item`].
+    /// Same as [`Tensor::item`].
     pub fn to_scalar(&self) -> Result<Scalar> {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.item::<bool>()?),
@@ -170,7 +170,7 @@ impl Tensor {
         array.storage.read(|bytes| {
             let width = array.dtype.size();
             if array.layout.extent() * width > bytes.len() {
-                let what_holds = format!("the bytes on {} cannot be read from here", array.device());
+                let what_holds = format!("the bytes on {} cannot be accessed by the host", array.device());
                 let hint = "copy the tensor to the cpu first".into();
                 return Err(Error::Device { op: what.into(), what: what_holds, hint });
             }
@@ -183,7 +183,8 @@ impl Tensor {
     }
 }
 
-/// Visits the elements in logical order, as runs of neighbours in memory: offset of the first and how many.
+/// Visits the elements in row-major order, as runs that are contiguous in memory: the offset of the first element, and
+/// the length.
 fn for_each_run(layout: &Layout, mut visit: impl FnMut(usize, usize)) {
     if layout.numel() == 0 {
         return;
@@ -201,7 +202,7 @@ fn for_each_run(layout: &Layout, mut visit: impl FnMut(usize, usize)) {
         } else {
             (0..len).for_each(|i| visit(row + i * step, 1));
         }
-        // The next row: the last index that is not at its end advances, and those after it start again.
+        // Moves to the next row: increments the last index that is not at its end, and resets all indices after it.
         let Some(dim) = (0..inner).rev().find(|&dim| index[dim] + 1 < layout.sizes[dim]) else { return };
         index[dim] += 1;
         index[dim + 1..].fill(0);

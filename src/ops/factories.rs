@@ -1,8 +1,8 @@
-//! Tensors from nothing but sizes and numbers, with all options of their ATen schemas.
+//! Factories: tensors from sizes and numbers, with all options of their ATen schemas.
 //!
-//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Every factory comes
-//! down to a filled tensor or to a range. Where contents are undefined nothing is written, except in a trace: a graph
-//! has no undefined values, so there they are zeros. Random ones are in `random.rs`.
+//! All results are row-major. The `_like` forms use the device of their tensor, the others the CPU. Every factory makes
+//! a filled tensor or a range. Where contents are undefined nothing is written. In a trace they are zeros instead,
+//! because a graph has no undefined values. Random factories are in `random.rs`.
 
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::local::is_tracing;
@@ -20,51 +20,50 @@ use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 
 impl Tensor {
-    /// All zeros, or false. Row-major, on the CPU.
+    /// A tensor of zeros (or false). It is row-major and on the CPU.
     ///
     /// # Errors
-    /// If there are too many elements or no memory.
+    /// If there are too many elements, or not enough memory.
     pub fn zeros(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("zeros", sizes, dtype.size())?;
         Tensor::full(sizes, Scalar::Int(0), dtype)
     }
 
-    /// All ones, or true. Row-major, on the CPU.
+    /// A tensor of ones (or true). It is row-major and on the CPU.
     ///
     /// # Errors
-    /// If there are too many elements or no memory.
+    /// If there are too many elements, or not enough memory.
     pub fn ones(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("ones", sizes, dtype.size())?;
         Tensor::full(sizes, Scalar::Int(1), dtype)
     }
 
-    /// Every element is `value`, converted to `dtype`. Row-major, on the CPU.
+    /// A tensor filled with `value`, which is converted to `dtype`. It is row-major and on the CPU.
     ///
-    /// The dtype may be left out (`None`): then it is bool for a truth value, i64 for a whole number and the default
-    /// floating dtype for any other.
+    /// Without a dtype (`None`) it is bool for a bool, i64 for an integer, and the default floating dtype otherwise.
     ///
     /// # Errors
-    /// If the value does not fit the dtype, there are too many elements or no memory.
+    /// If the value does not fit the dtype, if there are too many elements, or if there is not enough memory.
     pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
-        // Checked before the sizes become signed numbers.
+        // Checked before the sizes become i64.
         checked_numel("full", sizes, 1)?;
         let attrs = Full { size: attrs::ints(sizes), fill_value: value.into(), dtype: dtype.into() };
         call(Op::Full, &[], &Attrs::from(attrs))
     }
 
-    /// `start`, `start + step`, … up to but without `end`: 1-dim, i64 if all three are whole numbers, else the default
-    /// floating dtype. Row-major, on the CPU.
+    /// The numbers `start`, `start + step`, … below `end` (above it for a negative step), as a 1-dim tensor. The dtype
+    /// is i64 if all three are integers, and the default floating dtype otherwise. It is row-major and on the CPU.
     ///
     /// # Errors
-    /// If `step` is zero or leads away from `end`, or a number is not finite.
+    /// If `step` is zero or leads away from `end`, or if a number is not finite.
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
         arange_on(Device::CPU, start.into(), end.into(), step.into(), None)
     }
 
-    /// As [`Tensor::arange`], in a given dtype.
+    /// Like [`Tensor::arange`], with the given dtype.
     ///
     /// # Errors
-    /// As [`Tensor::arange`], and for bool.
+    /// Same as [`Tensor::arange`]. Also if the dtype is bool.
     pub fn arange_of(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -74,44 +73,44 @@ impl Tensor {
         arange_on(Device::CPU, start.into(), end.into(), step.into(), Some(dtype))
     }
 
-    /// Elements that are arbitrary but initialised. Row-major, on the CPU.
+    /// A tensor with unspecified elements. It is row-major and on the CPU.
     ///
     /// # Errors
-    /// If there are too many elements or no memory.
+    /// If there are too many elements, or not enough memory.
     pub fn empty(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         blank(Device::CPU, "empty", sizes, contiguous_strides(sizes), dtype)
     }
 
-    /// The `n` by `n` matrix with ones on the diagonal. Row-major, on the CPU.
+    /// The `n` by `n` identity matrix. It is row-major and on the CPU.
     ///
     /// # Errors
-    /// If there are too many elements or no memory.
+    /// If there are too many elements, or not enough memory.
     pub fn eye(n: usize, dtype: DType) -> Result<Tensor> {
         checked_numel("eye", &[n, n], dtype.size())?;
         let line = Tensor::arange(0, n as i64, 1)?;
         line.unsqueeze(1)?.eq(&line)?.to_dtype(dtype)
     }
 
-    /// Zeros of the same sizes, dtype and device. Row-major.
+    /// Zeros with the sizes, dtype and device of this tensor. Row-major.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn zeros_like(&self) -> Result<Tensor> {
         self.full_like(0)
     }
 
-    /// Ones of the same sizes, dtype and device. Row-major.
+    /// Ones with the sizes, dtype and device of this tensor. Row-major.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn ones_like(&self) -> Result<Tensor> {
         self.full_like(1)
     }
 
-    /// A row-major tensor of the same sizes, dtype and device whose every element is `value`.
+    /// A tensor filled with `value`, with the sizes, dtype and device of this tensor. Row-major.
     ///
     /// # Errors
-    /// If there is no memory, or the device has no factory.
+    /// If there is not enough memory, or if the device has no factories.
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         full_on(self.device(), self.sizes(), value.into(), Some(self.dtype()))
     }
@@ -131,18 +130,18 @@ pub(crate) fn arange_on(
 /// A filled row-major tensor on a device.
 pub(crate) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Option<DType>) -> Result<Tensor> {
     if device.kind != DeviceKind::Meta {
-        // Checked before the sizes become signed numbers.
+        // Checked before the sizes become i64.
         checked_numel("full", sizes, 1)?;
     }
     made_on(device, Op::Full, &Attrs::from(Full { size: ints(sizes), fill_value: value, dtype }))
 }
 
-/// The whole numbers from `start` up to but without `end` on a device, i64 unless another dtype is named.
+/// The integers from `start` to below `end` on a device. The default dtype is i64.
 pub(crate) fn range_on(device: Device, start: i64, end: i64, dtype: Option<DType>) -> Result<Tensor> {
     arange_on(device, Scalar::Int(start), Scalar::Int(end), Scalar::Int(1), dtype)
 }
 
-/// The result of an op that has no tensor operands, on a device.
+/// The result of an op without tensor operands, on a device.
 pub(crate) fn made_on(device: Device, op: Op, attrs: &[Attr]) -> Result<Tensor> {
     match device.kind {
         DeviceKind::Cpu => call(op, &[], attrs),
@@ -152,7 +151,7 @@ pub(crate) fn made_on(device: Device, op: Op, attrs: &[Attr]) -> Result<Tensor> 
     }
 }
 
-/// A filled tensor with the strides of a dense one.
+/// A filled dense tensor with these strides.
 pub(crate) fn full_strided(
     device: Device,
     sizes: &[usize],
@@ -163,7 +162,7 @@ pub(crate) fn full_strided(
     laid_out(sizes, strides, |sizes| full_on(device, sizes, value, Some(dtype)))
 }
 
-/// A tensor that `make` makes row-major in the order of memory that strides have, seen in the order of the sizes.
+/// A tensor with these strides: `make` makes a row-major one with the dims in memory order, which is then permuted.
 pub(crate) fn laid_out(
     sizes: &[usize],
     strides: &[usize],
@@ -182,7 +181,7 @@ pub(crate) fn laid_out(
     make(&in_memory)?.permute(places)
 }
 
-/// A tensor whose contents are undefined; zeros in a trace.
+/// A tensor with undefined contents. In a trace they are zeros.
 pub(crate) fn blank(device: Device, op: &str, sizes: &[usize], strides: Strides, dtype: DType) -> Result<Tensor> {
     checked_numel(op, sizes, dtype.size())?;
     match device.kind {
@@ -196,7 +195,7 @@ pub(crate) fn blank(device: Device, op: &str, sizes: &[usize], strides: Strides,
     }
 }
 
-/// Whether elements have neither gaps nor neighbours in common.
+/// Whether elements are dense and do not overlap.
 fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
     let mut order: Vec<usize> = (0..sizes.len()).filter(|&dim| sizes[dim] != 1).collect();
     order.sort_by_key(|&dim| strides[dim]);
@@ -412,7 +411,7 @@ fn full_like(
     full_strided(device, x.sizes(), &strides_like(x, format)?, value, dtype.unwrap_or(x.dtype()))
 }
 
-/// The strides of a dense tensor like `x` in an order of memory; that of `x` unless one is given.
+/// The dense strides of a tensor like `x` in a memory format. The default is that of `x`.
 pub(crate) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
     Ok(Op::Clone.infer(&[&x.ty()], &ordered(format.unwrap_or(MemoryFormat::Preserve)))?.strides)
 }
@@ -475,8 +474,8 @@ fn eye(
     diagonal.to_dtype(dtype.unwrap_or(DType::DEFAULT_FLOAT))?.to_device(device.unwrap_or(Device::CPU))
 }
 
-/// `steps` numbers from `start` to `end`, both included. The first half is counted from `start`, the second back from
-/// `end`, so that both ends are met exactly.
+/// `steps` numbers from `start` to `end`, inclusive. The first half counts from `start` up and the second half from
+/// `end` down, so both ends are exact.
 fn linspace(
     start: Scalar,
     end: Scalar,
@@ -495,7 +494,7 @@ fn linspace(
     if steps <= 1 {
         return full_on(device, &sizes, start, Some(dtype));
     }
-    // Whole numbers are cut off from floating ones with room for all of them.
+    // Integers are truncated from floats that hold all of them.
     let wide = match dtype {
         DType::F16 | DType::BF16 | DType::F32 => DType::F32,
         DType::F64 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => DType::F64,
@@ -514,7 +513,7 @@ fn linspace(
     halves.to_dtype(dtype)?.to_device(device)
 }
 
-/// An end of a range that is given as a tensor.
+/// An end of a range, given as a tensor.
 fn bound(x: &Tensor) -> Result<Scalar> {
     if x.dim() != 0 {
         let what = format!("start and end must be 0-dim tensors, but one has {} dims", x.dim());

@@ -1,24 +1,24 @@
-//! Tensors as text, for people.
+//! Text of tensors.
 //!
-//! `Display` prints the elements as NumPy does: in nested brackets, aligned, wrapped at [`LINE`] columns; of more than
-//! [`THRESHOLD`] elements only [`EDGE`] at each end of every dim; `[]` if there are none. Truth values are Rust's.
-//! `Debug` prints the type and a few elements on one line. A tensor without data (on the meta device or inside a trace)
-//! prints its type. Neither ever fails.
+//! `Display` prints the elements as NumPy does: in nested brackets, aligned, and wrapped at [`LINE`] columns. Of more
+//! than [`THRESHOLD`] elements it shows only [`EDGE`] at each end of every dim. Bools are printed as in Rust. `Debug`
+//! prints the type and a few elements on one line. A tensor without data (on the meta device or in a trace) prints its
+//! type. Neither ever fails.
 
 use crate::ir::{DType, Layout, Scalar};
 use crate::tensor::handle::Tensor;
 use half::{bf16, f16};
 use std::fmt;
 
-/// More elements than this are summarised.
+/// A tensor with more elements is summarized.
 const THRESHOLD: usize = 1000;
-/// Elements shown at each end of a dim.
+/// The number of elements shown at each end of a dim.
 const EDGE: usize = 3;
-/// Columns of a line.
+/// The number of columns of a line.
 const LINE: usize = 75;
-/// Elements shown by `Debug`.
+/// The number of elements that `Debug` shows.
 const SHORT: usize = 8;
-/// The most digits after the decimal point.
+/// The maximum number of digits after the point.
 const PRECISION: usize = 8;
 
 impl fmt::Display for Tensor {
@@ -59,7 +59,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Whether the elements are there to be printed.
+/// Whether the elements can be read.
 fn is_readable(tensor: &Tensor) -> bool {
     let array = tensor.array();
     tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.read(<[u8]>::len)
@@ -91,7 +91,7 @@ fn read<T: bytemuck::Pod>(bytes: &[u8]) -> T {
     bytemuck::pod_read_unaligned(bytes)
 }
 
-/// The shortest decimal that reads back as the element of a floating dtype, as f64.
+/// The shortest decimal that is read back as this element of a floating dtype, as f64.
 fn decimal(dtype: DType, value: f64) -> f64 {
     let narrow = |x: f64| match dtype {
         DType::F16 => f16::from_f64(x).to_f64(),
@@ -103,12 +103,12 @@ fn decimal(dtype: DType, value: f64) -> f64 {
         let decimal = format!("{value:.digits$e}").parse::<f64>().ok()?;
         (narrow(decimal) == value).then_some(decimal)
     };
-    // Nine significant digits tell all f32 apart; of an f64 Rust prints the shortest itself. A NaN or an infinity is
-    // itself.
+    // Nine significant digits distinguish all f32. Rust prints the shortest decimal of an f64. A NaN or infinity is
+    // returned unchanged.
     if dtype == DType::F64 { value } else { (0..9).find_map(reads_back).unwrap_or(value) }
 }
 
-/// The storage offset of the element that comes at `position` in row-major order.
+/// The storage offset of the element at `position` in row-major order.
 fn offset_of(layout: &Layout, mut position: usize) -> usize {
     let mut offset = layout.offset;
     for (size, stride) in layout.sizes.iter().zip(&layout.strides).rev() {
@@ -118,7 +118,7 @@ fn offset_of(layout: &Layout, mut position: usize) -> usize {
     offset
 }
 
-/// Indices of one dim that are shown.
+/// The indices of a dim that are shown.
 fn shown_indices(size: usize, edge: usize) -> impl Iterator<Item = usize> {
     let (head, tail) = if is_cut(size, edge) { (edge, size - edge) } else { (size, size) };
     (0..head).chain(tail..size)
@@ -135,7 +135,7 @@ fn for_each_shown(layout: &Layout, dim: usize, offset: usize, edge: usize, visit
     }
 }
 
-/// The elements as texts of one width.
+/// The elements as texts of equal width.
 fn aligned(dtype: DType, elements: &[Scalar]) -> Vec<String> {
     if !dtype.is_float() {
         let width = if dtype == DType::Bool { "false".len() } else { 0 };
@@ -152,11 +152,11 @@ fn aligned(dtype: DType, elements: &[Scalar]) -> Vec<String> {
     }
     let digits = values.clone().map(mantissa_digits).max().unwrap_or(0);
     let power_digits = values.clone().map(power_digits).max().unwrap_or(0);
-    // One with fewer digits than its neighbours is continued by its own digits, not by zeros.
+    // An element with fewer digits than its neighbours shows more of its own digits, not zeros.
     padded(exact.map(|value| scientific(value, digits, power_digits)).collect())
 }
 
-/// From here on all digits before the point are no longer meant: a decimal would claim to know them.
+/// From here on a decimal would show digits before the point that the dtype does not have.
 fn limit(dtype: DType) -> f64 {
     match dtype {
         DType::F16 | DType::BF16 => 1e3,
@@ -176,8 +176,7 @@ fn lone(dtype: DType, element: Scalar) -> String {
     format!("{whole}{}", rest.strip_prefix(".e").map_or(rest.clone(), |power| format!("e{power}")))
 }
 
-/// A decimal, or the number it stands for if there is no room for all of it, as what stands before the point and what
-/// from there on.
+/// A decimal, split at the point. If it has too many digits, the `number` that it stands for.
 fn fixed(value: f64, number: f64) -> (String, String) {
     if !value.is_finite() {
         return (special(value), String::new());
@@ -191,7 +190,7 @@ fn fixed(value: f64, number: f64) -> (String, String) {
     }
 }
 
-/// The digits after the decimal point that the mantissa needs.
+/// The number of digits after the point in the mantissa of a decimal.
 fn mantissa_digits(value: f64) -> usize {
     let digits = |text: &str| {
         let mantissa = text.split('e').next().unwrap_or_default();
@@ -201,7 +200,7 @@ fn mantissa_digits(value: f64) -> usize {
     if exact <= PRECISION { exact } else { digits(&format!("{value:.PRECISION$e}")) }
 }
 
-/// Digits of the power of ten of a decimal, at least two.
+/// The number of digits of the power of ten of a decimal, at least two.
 fn power_digits(value: f64) -> usize {
     let text = format!("{value:.PRECISION$e}");
     text.split_once('e').map_or(2, |(_, power)| power.trim_start_matches('-').len().max(2))
@@ -222,7 +221,7 @@ fn special(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { format!("{value}") }
 }
 
-/// Aligns decimal points: blanks before the whole part and after the fraction.
+/// Aligns the points: pads with blanks before the integer part and after the fraction.
 fn padded(parts: Vec<(String, String)>) -> Vec<String> {
     let before = parts.iter().filter(|(_, tail)| !tail.is_empty()).map(|(head, _)| head.len()).max().unwrap_or(0);
     let after = parts.iter().map(|(_, tail)| tail.len()).max().unwrap_or(0);
@@ -235,7 +234,7 @@ fn padded(parts: Vec<(String, String)>) -> Vec<String> {
     parts.into_iter().map(join).collect()
 }
 
-/// One element alone.
+/// One element without alignment.
 fn plain(dtype: DType, element: Scalar) -> String {
     match (dtype.is_float(), element) {
         (true, element) => {
@@ -246,19 +245,19 @@ fn plain(dtype: DType, element: Scalar) -> String {
     }
 }
 
-/// Writes the brackets of the dims from `depth` on around the texts, which come in order.
+/// Writes nested brackets, from dim `depth` on, around the texts.
 fn nest(out: &mut String, sizes: &[usize], edge: usize, depth: usize, texts: &mut impl Iterator<Item = String>) {
     let Some((&size, inner)) = sizes.split_first() else {
         out.extend(texts.next());
         return;
     };
     let indent = " ".repeat(depth + 1);
-    // Between matrices there are blank lines, one fewer than dims inside.
+    // Matrices are separated by blank lines, one fewer than the number of inner dims.
     let separator = if inner.is_empty() { String::new() } else { format!("{}{indent}", "\n".repeat(inner.len())) };
     let mut column = depth + 1;
     let mut push = |out: &mut String, is_first: bool, item: &str| {
         if inner.is_empty() {
-            // Room is left for the closing brackets.
+            // Leaves room for the closing brackets.
             let wraps = column + 1 + item.len() + depth + 1 > LINE && !is_first;
             out.push_str(if is_first || wraps { "" } else { " " });
             if wraps {

@@ -1,14 +1,14 @@
-//! Tensors from arrays, vectors and numbers, and back.
+//! Tensors from Rust arrays, vectors and numbers, and back.
 //!
-//! Nothing is converted on the way: the Rust type names the dtype. What has a shape in Rust (nested arrays and vectors)
-//! gives it to the tensor; a flat vector of a tensor holds its elements in logical order. Everything copies.
+//! No value is converted: the Rust type determines the dtype. Nested arrays and vectors give the tensor its shape. A
+//! flat vector holds the elements of a tensor in row-major order. Every conversion copies.
 
 use crate::error::{Error, Result};
 use crate::ops::element::Element;
 use crate::tensor::handle::Tensor;
 use half::{bf16, f16};
 
-/// A 1-dim tensor.
+/// A 1-dim tensor with a copy of the elements.
 impl<T: Element> TryFrom<&[T]> for Tensor {
     type Error = Error;
 
@@ -17,7 +17,7 @@ impl<T: Element> TryFrom<&[T]> for Tensor {
     }
 }
 
-/// A 1-dim tensor.
+/// A 1-dim tensor with a copy of the elements.
 impl<T: Element> TryFrom<Vec<T>> for Tensor {
     type Error = Error;
 
@@ -26,7 +26,7 @@ impl<T: Element> TryFrom<Vec<T>> for Tensor {
     }
 }
 
-/// A 1-dim tensor.
+/// A 1-dim tensor with a copy of the elements.
 impl<T: Element> TryFrom<&Vec<T>> for Tensor {
     type Error = Error;
 
@@ -35,7 +35,7 @@ impl<T: Element> TryFrom<&Vec<T>> for Tensor {
     }
 }
 
-/// A 2-dim tensor, one row per inner vector.
+/// A 2-dim tensor. Each inner vector is a row.
 ///
 /// # Errors
 /// If the rows have different lengths.
@@ -51,7 +51,7 @@ impl<T: Element> TryFrom<Vec<Vec<T>>> for Tensor {
 /// A 3-dim tensor.
 ///
 /// # Errors
-/// If vectors of one depth have different lengths.
+/// If vectors at one depth have different lengths.
 impl<T: Element> TryFrom<Vec<Vec<Vec<T>>>> for Tensor {
     type Error = Error;
 
@@ -66,7 +66,7 @@ impl<T: Element> TryFrom<Vec<Vec<Vec<T>>>> for Tensor {
 /// A 4-dim tensor.
 ///
 /// # Errors
-/// If vectors of one depth have different lengths.
+/// If vectors at one depth have different lengths.
 impl<T: Element> TryFrom<Vec<Vec<Vec<Vec<T>>>>> for Tensor {
     type Error = Error;
 
@@ -80,7 +80,7 @@ impl<T: Element> TryFrom<Vec<Vec<Vec<Vec<T>>>>> for Tensor {
     }
 }
 
-/// The length that all of them have; 0 of none.
+/// The common length of all rows. 0 if there are none.
 fn even<T>(rows: &[Vec<T>]) -> Result<usize> {
     let len = rows.first().map_or(0, Vec::len);
     match rows.iter().position(|row| row.len() != len) {
@@ -92,7 +92,7 @@ fn even<T>(rows: &[Vec<T>]) -> Result<usize> {
     }
 }
 
-/// A 1-dim tensor.
+/// A 1-dim tensor with a copy of the elements.
 impl<T: Element, const N: usize> TryFrom<[T; N]> for Tensor {
     type Error = Error;
 
@@ -101,7 +101,7 @@ impl<T: Element, const N: usize> TryFrom<[T; N]> for Tensor {
     }
 }
 
-/// A 1-dim tensor.
+/// A 1-dim tensor with a copy of the elements.
 impl<T: Element, const N: usize> TryFrom<&[T; N]> for Tensor {
     type Error = Error;
 
@@ -110,7 +110,7 @@ impl<T: Element, const N: usize> TryFrom<&[T; N]> for Tensor {
     }
 }
 
-/// A 2-dim tensor, one row per inner array.
+/// A 2-dim tensor. Each inner array is a row.
 impl<T: Element, const N: usize, const M: usize> TryFrom<[[T; M]; N]> for Tensor {
     type Error = Error;
 
@@ -150,10 +150,10 @@ macro_rules! numbers {
             }
         }
 
-        /// The only element.
+        /// The only element of the tensor.
         ///
         /// # Errors
-        /// As [`Tensor::item`].
+        /// Same as [`Tensor::item`].
         impl TryFrom<&Tensor> for $number {
             type Error = Error;
 
@@ -162,10 +162,10 @@ macro_rules! numbers {
             }
         }
 
-        /// The only element.
+        /// The only element of the tensor.
         ///
         /// # Errors
-        /// As [`Tensor::item`].
+        /// Same as [`Tensor::item`].
         impl TryFrom<Tensor> for $number {
             type Error = Error;
 
@@ -201,20 +201,20 @@ macro_rules! vectors {
 }
 
 vectors! {
-    /// The elements in logical order.
+    /// The elements in row-major order.
     ///
     /// # Errors
-    /// As [`Tensor::to_vec`].
+    /// Same as [`Tensor::to_vec`].
     Vec<T>, to_vec;
-    /// The rows of a matrix.
+    /// The rows of a 2-dim tensor.
     ///
     /// # Errors
-    /// As [`Tensor::to_vec2`].
+    /// Same as [`Tensor::to_vec2`].
     Vec<Vec<T>>, to_vec2;
-    /// The matrices of a 3-dim tensor.
+    /// The matrices of a 3-dim tensor, each as its rows.
     ///
     /// # Errors
-    /// As [`Tensor::to_vec3`].
+    /// Same as [`Tensor::to_vec3`].
     Vec<Vec<Vec<T>>>, to_vec3;
 }
 
@@ -222,7 +222,7 @@ impl Tensor {
     /// The rows of a 2-dim tensor.
     ///
     /// # Errors
-    /// If there is another number of dims, and as [`Tensor::to_vec`].
+    /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
     pub fn to_vec2<T: Element>(&self) -> Result<Vec<Vec<T>>> {
         let &[n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec2", 2)) };
         Ok(cut(self.to_vec()?, n_rows, length))
@@ -231,7 +231,7 @@ impl Tensor {
     /// The matrices of a 3-dim tensor, each as its rows.
     ///
     /// # Errors
-    /// If there is another number of dims, and as [`Tensor::to_vec`].
+    /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
     pub fn to_vec3<T: Element>(&self) -> Result<Vec<Vec<Vec<T>>>> {
         let &[n, n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec3", 3)) };
         Ok(cut(cut(self.to_vec()?, n * n_rows, length), n, n_rows))
@@ -243,7 +243,7 @@ impl Tensor {
     }
 }
 
-/// `n` vectors of `length` elements.
+/// Splits elements into `n` vectors of `length`.
 fn cut<T>(elements: Vec<T>, n: usize, length: usize) -> Vec<Vec<T>> {
     let mut elements = elements.into_iter();
     (0..n).map(|_| elements.by_ref().take(length).collect()).collect()

@@ -1,8 +1,8 @@
-//! Planes of pixels: other sizes, and channels turned into pixels and back.
+//! Images: resizing, and moving pixels between channels and planes.
 //!
-//! Height and width are resized one after the other, by the nearest pixel or by linear interpolation. The source of a
-//! pixel is computed from ranges, in f32 (f64 for f64 images). Rounding is that of PyTorch, because it decides which
-//! pixel is the nearest. Padding is in `padding.rs`.
+//! Height and width are resized one after the other, by the nearest pixel or by linear interpolation. Source positions
+//! are computed in f32 (f64 for f64 images), with PyTorch's roundings, because a rounding can change which pixel is
+//! nearest. Padding is in `padding.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -24,23 +24,23 @@ static BILINEAR: Composite = Composite::new(
 static PIXEL_SHUFFLE: Composite = Composite::new("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor");
 static PIXEL_UNSHUFFLE: Composite = Composite::new("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor");
 
-/// How a pixel of a resized plane follows from those around it.
+/// How a pixel of a resized image is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpolation {
-    /// It is the nearest one, rounded down.
+    /// The source pixel at the same relative position, rounded down.
     Nearest,
-    /// It lies between four pixels, whose centres are where they were.
+    /// Bilinear interpolation that aligns the centres of pixels.
     Bilinear,
-    /// It lies between four pixels; those in the corners stay in the corners.
+    /// Bilinear interpolation that aligns the corner pixels.
     BilinearCorners,
 }
 
-/// Planes of pixels.
+/// Images.
 impl Tensor {
-    /// `(N, C, H, W)` with planes of other sizes. The dtype is kept.
+    /// Resizes the planes of `(N, C, H, W)` to `sizes`. The dtype is kept.
     ///
     /// # Errors
-    /// If there are not 4 dims, a size is 0, or the dtype is not floating and something lies between.
+    /// If there are not 4 dims, if a size is 0, or if the interpolation is bilinear and the dtype not floating.
     pub fn resize2d(&self, sizes: [i64; 2], interpolation: Interpolation) -> Result<Tensor> {
         let (sizes, none) = (&sizes[..], None::<f64>);
         match interpolation {
@@ -50,18 +50,20 @@ impl Tensor {
         }
     }
 
-    /// `(…, C r², H, W)` as `(…, C, H r, W r)`. The dtype is kept.
+    /// Rearranges `(…, C r², H, W)` to `(…, C, H r, W r)`, where `r` is the factor (Shi et al. 2016). The dtype is
+    /// kept.
     ///
     /// # Errors
-    /// If there are fewer than 3 dims or the channels are not divisible by `factor²`.
+    /// If there are fewer than 3 dims, or if the channels are not divisible by `factor²`.
     pub fn pixel_shuffle(&self, factor: i64) -> Result<Tensor> {
         PIXEL_SHUFFLE.call((self, factor))
     }
 
-    /// `(…, C, H r, W r)` as `(…, C r², H, W)`. The dtype is kept.
+    /// Rearranges `(…, C, H r, W r)` to `(…, C r², H, W)`, where `r` is the factor: the inverse of
+    /// [`Tensor::pixel_shuffle`]. The dtype is kept.
     ///
     /// # Errors
-    /// If there are fewer than 3 dims or the planes are not divisible by `factor`.
+    /// If there are fewer than 3 dims, or if height or width is not divisible by `factor`.
     pub fn pixel_unshuffle(&self, factor: i64) -> Result<Tensor> {
         PIXEL_UNSHUFFLE.call((self, factor))
     }
@@ -75,7 +77,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     upsampling(library)
 }
 
-/// `(…, C r², H, W)` becomes `(…, C, H r, W r)`.
+/// Rearranges `(…, C r², H, W)` to `(…, C, H r, W r)`.
 fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     let op = "pixel_shuffle";
     let (r, outer, [channels, height, width]) = planes(op, x, factor)?;
@@ -89,7 +91,7 @@ fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     rearranged(x, &split, outer.len(), &order, &[outer, &[channels, height * r, width * r]].concat())
 }
 
-/// `(…, C, H r, W r)` becomes `(…, C r², H, W)`.
+/// Rearranges `(…, C, H r, W r)` to `(…, C r², H, W)`.
 fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     let op = "pixel_unshuffle";
     let (r, outer, [channels, height, width]) = planes(op, x, factor)?;
@@ -103,7 +105,7 @@ fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     rearranged(x, &split, outer.len(), &order, &[outer, &[channels * r * r, height, width]].concat())
 }
 
-/// Channels dealt out: the first of every group, then the second of every group, ….
+/// Interleaves groups of channels: the first channel of every group, then the second of every group, ….
 fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor> {
     let op = "channel_shuffle";
     let groups = count(op, groups)?;
@@ -131,8 +133,8 @@ fn planes<'a>(op: &str, x: &'a Tensor, factor: i64) -> Result<(usize, &'a [usize
     }
 }
 
-/// A row-major copy: dims are split into `split`, those after the first `n_outer` are put in `order`, and all are
-/// joined to `sizes`.
+/// A row-major copy: splits the dims to `split`, permutes those after the first `n_outer` to `order`, and joins them to
+/// `sizes`.
 fn rearranged(x: &Tensor, split: &[usize], n_outer: usize, order: &[usize], sizes: &[usize]) -> Result<Tensor> {
     let dims: Vec<i64> = (0..n_outer).chain(order.iter().map(|dim| dim + n_outer)).map(|dim| dim as i64).collect();
     let moved = x.reshape(split)?.permute(dims)?;
@@ -179,14 +181,14 @@ fn upsampling(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// How a pixel follows from those around it.
+/// How a pixel is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It is the one at the same share of the way, rounded down.
+    /// The source pixel at the same relative position, rounded down.
     Nearest,
-    /// It lies between two centres of pixels.
+    /// Linear interpolation that aligns the centres of pixels.
     BetweenCentres,
-    /// It lies between two pixels, the outermost of which stay where they are.
+    /// Linear interpolation that aligns the first and last pixels.
     BetweenCorners,
 }
 
@@ -196,7 +198,7 @@ impl Way {
     }
 }
 
-/// The sizes and factors of a call that gives one of them.
+/// The sizes and factors of a call that gives one of the two.
 fn sizes_of(
     op: &str,
     x: &Tensor,
@@ -251,7 +253,7 @@ fn resized(op: &str, x: &Tensor, sizes: &[i64], scales: [Option<f64>; 2], way: W
     y.to_dtype(x.dtype())
 }
 
-/// Every pixel gives its gradient to those that it came from.
+/// Every pixel adds its gradient to the pixels that it was computed from.
 fn backward(
     op: &str,
     gradient: &Tensor,
@@ -284,12 +286,12 @@ fn backward(
     g.to_dtype(gradient.dtype())
 }
 
-/// One number per place of height (dim 2) or width (dim 3), shaped to broadcast.
+/// Reshapes one number per row (dim 2) or column (dim 3) so that it broadcasts.
 fn shaped(value: &Tensor, dim: usize) -> Result<Tensor> {
     if dim == 2 { value.unsqueeze(1) } else { Ok(value.clone()) }
 }
 
-/// The two pixels that each new one lies between, and its share of the second.
+/// The two source pixels of each pixel, and the weight of the second.
 struct Places {
     first: Tensor,
     second: Tensor,
@@ -299,7 +301,7 @@ struct Places {
 impl Places {
     fn new(like: &Tensor, size: usize, count: usize, scale: Option<f64>, way: Way) -> Result<Places> {
         let dtype = if like.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        // A quotient of f32 is not a rounded quotient of f64.
+        // A quotient of f32 differs from a rounded quotient of f64.
         let quotient = |a: usize, b: usize| {
             if dtype == DType::F64 { a as f64 / b as f64 } else { f64::from(a as f32 / b as f32) }
         };

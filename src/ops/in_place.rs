@@ -1,9 +1,9 @@
-//! Methods that write to their tensor: `copy_`, `fill_`, `zero_`, and how the others are written.
+//! Methods that write to their tensor: `copy_`, `fill_`, `zero_`, and the macros that make the others.
 //!
-//! Every method that is one row of the op table and may be written in place is written down once, by [`row_methods`],
-//! and gives both forms: they differ in nothing but the call. The in-place form of a composite calls the operator `x_`
-//! ([`in_place_methods`]), so gradients, traces and modes see what `written_forms.rs` says of it. None returns the
-//! tensor: it is there already. Sizes, strides and dtype of a tensor never change.
+//! [`row_methods`] declares a method that is one row of the op table and its in-place form at once: they differ only in
+//! the call. The in-place form of a composite calls the operator `x_` ([`in_place_methods`]), which `written_forms.rs`
+//! defines, so gradients, traces and modes see it. In-place methods return `()`. Sizes, strides and dtype of a tensor
+//! never change.
 
 use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::kernel::Kernel;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Op, Scalar};
 use crate::tensor::handle::Tensor;
 
-/// Methods that are one row of the op table each, and their in-place forms.
+/// Methods that are one row of the op table, and their in-place forms.
 ///
 /// ```text
 /// /// Documentation of the method.
@@ -29,12 +29,12 @@ macro_rules! row_methods {
             $body
         }
 
-        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result takes the place of the")]
-        /// elements, and views of them see it. Sizes and dtype stay.
+        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: writes the result to this tensor.")]
+        /// Views of the same elements change too. Sizes and dtype are kept.
         ///
         /// # Errors
-        #[doc = concat!("As [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`], or if the result has other sizes")]
-        /// or a dtype of a higher category.
+        #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`]. Also if the result has other")]
+        /// sizes or a dtype of a higher category.
         pub fn $in_place $(<$($life),+>)? (&self, $($argument: $ty),*) -> $crate::error::Result<()> {
             let ($x, $call) = (self, $crate::ops::mutation::call_in_place);
             $body
@@ -52,11 +52,11 @@ macro_rules! in_place_methods {
     ($(
         $name:ident $in_place:ident $composite:ident ($($argument:ident: $ty:ty),*) ($x:ident $(, $value:expr)*);
     )*) => {$(
-        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: views of the same elements see it.")]
-        /// Sizes and dtype stay.
+        #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]. Views of the same elements change too.")]
+        /// Sizes and dtype are kept.
         ///
         /// # Errors
-        #[doc = concat!("As [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
+        #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
         pub fn $in_place(&$x, $($argument: $ty),*) -> $crate::error::Result<()> {
             $composite.call_in_place(($x, $($value),*))
         }
@@ -64,46 +64,46 @@ macro_rules! in_place_methods {
 }
 pub(crate) use in_place_methods;
 
-/// Overwriting.
+/// Writing.
 impl Tensor {
-    /// Overwrites its elements with those of `source`, broadcast to its sizes and converted to its dtype; views of the
-    /// same elements see it.
+    /// Copies the elements of `source` into this tensor. They are broadcast to its sizes and converted to its dtype.
+    /// Views of the same elements change too.
     ///
     /// # Errors
-    /// If the sizes do not broadcast, several elements of the target are one (clone it first), or gradients are
-    /// recorded and it is a leaf that requires them.
+    /// If the sizes do not broadcast. If several elements of this tensor share memory (clone it first). If gradients
+    /// are recorded and this is a leaf that requires them.
     pub fn copy_(&self, source: &Tensor) -> Result<()> {
         copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
     }
 
-    /// Overwrites every element with a number, also where several elements are one, as in an expanded tensor; see
+    /// Fills the tensor with a number. Several elements may share memory, as in an expanded tensor. See
     /// [`Tensor::copy_`].
     ///
     /// # Errors
-    /// If the number does not fit the dtype, or gradients are recorded and it is a leaf that requires them.
+    /// If the number does not fit the dtype, or if gradients are recorded and this is a leaf that requires them.
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
         let value = value.into();
         value.need_fit("fill_", self.dtype())?;
         self.each_once()?.copy_(&Tensor::full(&[], value, self.dtype())?)
     }
 
-    /// Overwrites every element with zero; see [`Tensor::fill_`].
+    /// Fills the tensor with zeros. See [`Tensor::fill_`].
     ///
     /// # Errors
-    /// If gradients are recorded and it is a leaf that requires them.
+    /// If gradients are recorded and this is a leaf that requires them.
     pub fn zero_(&self) -> Result<()> {
         self.fill_(0)
     }
 
-    /// The elements without those that expanding repeats.
+    /// The elements without the repetitions of an expanded dim.
     fn each_once(&self) -> Result<Tensor> {
         let repeats = |&dim: &usize| self.sizes()[dim] > 1 && self.strides()[dim] == 0;
         (0..self.dim()).filter(repeats).try_fold(self.clone(), |once, dim| once.slice(dim as i64, 0, 1, 1))
     }
 }
 
-/// The kernel of the in-place form of a row, if it is not a call of the row: a number is written without another
-/// tensor, and also where several elements are one.
+/// The kernel of an in-place form that is not a call of its row: a number is written without a tensor of it, and also
+/// to elements that share memory.
 pub(crate) fn own_kernel(op: Op) -> Option<Kernel> {
     if op == Op::FillScalar {
         return Some(Kernel::typed(|x: &Tensor, value: Scalar| x.fill_(value).map(|()| x.clone())));

@@ -1,7 +1,7 @@
-//! Slices of a dim that a 1-dim index names: added to, replaced, filled.
+//! Writes to slices of a dim: adds to them, replaces them, or fills them. A 1-dim index selects the slices.
 //!
-//! The index is i64 or i32. [`Tensor::index_fill`] counts negative indices from the end, the others take none. Reading
-//! such slices is [`Tensor::index_select`], in `indexing.rs`.
+//! The index is i64 or i32. Negative indices count from the end in [`Tensor::index_fill`], and are errors in the
+//! others. [`Tensor::index_select`], which reads such slices, is in `indexing.rs`.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -26,19 +26,19 @@ static INDEX_FILL_TENSOR: Composite =
 
 /// Writes to slices.
 impl Tensor {
-    /// A copy with the elements of `source` added to the slices of `dim` that the 1-dim `index` names. Sizes and dtype
-    /// are kept.
+    /// A copy of the tensor in which slice `i` of `source` is added to slice `index[i]` along `dim`. `index` is 1-dim.
+    /// Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, dtypes differ, or shapes do not fit.
+    /// If an index or the dim is out of range, if dtypes differ, or if shapes do not fit.
     pub fn index_add(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         self.index_add_scaled(dim, index, source, 1)
     }
 
-    /// As [`Tensor::index_add`], each element times `alpha`.
+    /// Like [`Tensor::index_add`], with `source` multiplied by `alpha`.
     ///
     /// # Errors
-    /// As [`Tensor::index_add`], and for a fractional `alpha` of integers.
+    /// Same as [`Tensor::index_add`]. Also if `alpha` is fractional and the dtype is an integer.
     pub fn index_add_scaled(
         &self,
         dim: i64,
@@ -66,11 +66,11 @@ impl Tensor {
         self.write_slices("index_add", dim, index, &scaled, |x, at, source| form.scatter_add(x, dim, at, source))
     }
 
-    /// A copy with the slices of `dim` that the 1-dim `index` names replaced by those of `source`. Sizes and dtype are
-    /// kept.
+    /// A copy of the tensor in which slice `index[i]` along `dim` is replaced by slice `i` of `source`. `index` is
+    /// 1-dim. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, dtypes differ, or shapes do not fit.
+    /// If an index or the dim is out of range, if dtypes differ, or if shapes do not fit.
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         self.index_copy_as(Form::Copy, dim, index, source)
     }
@@ -106,20 +106,20 @@ impl Tensor {
         write(&x, &along(&index, at, &fitting)?, &source)?.reshape(self.sizes())
     }
 
-    /// A copy with the slices of `dim` that the 1-dim `index` names filled with `value`, converted to the dtype of
-    /// `self`. Negative indices count from the end. Sizes and dtype are kept.
+    /// A copy of the tensor in which the slices `index[i]` along `dim` are filled with `value`, converted to the dtype.
+    /// `index` is 1-dim. Negative indices count from the end. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, or the index is not a 1-dim integer tensor.
+    /// If an index or the dim is out of range, or if the index is not a 1-dim integer tensor.
     pub fn index_fill(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         let value = full_on(self.device(), &[], value.into(), Some(self.dtype()))?;
         self.index_fill_with(dim, index, &value)
     }
 
-    /// As [`Tensor::index_fill`], the value being a 0-dim tensor.
+    /// Like [`Tensor::index_fill`], with the value of a 0-dim tensor.
     ///
     /// # Errors
-    /// As [`Tensor::index_fill`], and if the value has dims.
+    /// Same as [`Tensor::index_fill`]. Also if the value is not 0-dim.
     pub fn index_fill_with(&self, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
         self.index_fill_as(Form::Copy, dim, index, value)
     }
@@ -145,7 +145,7 @@ impl Tensor {
         form.scatter(&x, dim, &along(&index, at, &sizes)?, &values)?.reshape(self.sizes())
     }
 
-    /// A 1-dim index into a dim of that size, checked.
+    /// Checks a 1-dim index into a dim of this size.
     fn slice_index(&self, op: &str, index: &Tensor, size: usize, wrap: bool) -> Result<Tensor> {
         if index.dim() > 1 {
             let what = format!("the index has shape {:?}", index.sizes());
@@ -155,7 +155,7 @@ impl Tensor {
     }
 }
 
-/// The parts of the in-place forms write in place themselves, so that no more is touched than what an index names.
+/// The in-place forms have kernels of their own, which touch only the indexed slices.
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite_and_in_place(

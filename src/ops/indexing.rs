@@ -1,8 +1,8 @@
-//! Elements by index tensors: what indices name, read or replaced.
+//! Reads and replaces elements by index tensors.
 //!
-//! Index tensors are i64 or i32. Where nothing else is said, indices must not be negative. [`Tensor::index`],
-//! [`Tensor::index_put`], [`Tensor::take`] and [`Tensor::take_along_dim`] count negative ones from the end. Writes to
-//! whole slices are in `index_slices.rs`, masks in `masks.rs`, writes with one index per element in `scatters.rs`.
+//! Index tensors are i64 or i32. Negative indices count from the end in [`Tensor::index`], [`Tensor::index_put`],
+//! [`Tensor::take`] and [`Tensor::take_along_dim`], and are errors elsewhere. Writes to slices are in
+//! `index_slices.rs`, masks in `masks.rs`, and writes with one index per element in `scatters.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -22,12 +22,12 @@ static INDEX_PUT: Composite =
 static PUT: Composite =
     Composite::new("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor").with_writes();
 
-/// Whether a write by index gives a changed copy, or changes the tensor.
+/// Whether a write by index returns a changed copy or changes the tensor.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
-    /// A copy.
+    /// Returns a copy.
     Copy,
-    /// The tensor itself.
+    /// Changes the tensor.
     InPlace,
 }
 
@@ -46,13 +46,13 @@ impl Form {
         }
     }
 
-    /// The result of `write` on `x` through `part`, which holds the elements of `x` in another shape, or copies of
-    /// them.
+    /// Applies `write` to `part`, and returns `x` after the write. `part` has the elements of `x` in another shape. It
+    /// is a view of `x`, or a copy.
     fn through(self, x: &Tensor, part: &Tensor, write: impl FnOnce(Form) -> Result<Tensor>) -> Result<Tensor> {
         if part.has_storage_of(x) { write(self) } else { self.settled(x, write(Form::Copy)?) }
     }
 
-    /// `result`, which is new, as the form has it.
+    /// Returns the new `result`, or copies it into `x`, depending on the form.
     fn settled(self, x: &Tensor, result: Tensor) -> Result<Tensor> {
         match self {
             Form::Copy => Ok(result),
@@ -61,22 +61,23 @@ impl Form {
     }
 }
 
-/// What index tensors name: dims of a tensor, brought next to each other and joined into one, and an index into it.
+/// The target of index tensors: the indexed dims, moved next to each other and joined into one, and an index into the
+/// joined dim.
 struct Target {
-    /// The order that brings the dims next to each other, if they are not.
+    /// The permutation that moves the indexed dims next to each other, if they are not.
     order: Option<Vec<i64>>,
-    /// The sizes in that order.
+    /// The sizes after the permutation.
     sizes: Vec<usize>,
-    /// The first of the dims.
+    /// The first of the indexed dims.
     first: usize,
-    /// One past the last.
+    /// One past the last of the indexed dims.
     end: usize,
-    /// The index into the joined dims, of the shape that takes their place.
+    /// The index into the joined dim. Its shape replaces the indexed dims in the result.
     index: Tensor,
 }
 
 impl Target {
-    /// What `indices`, one per dim from the first on, name of `x`; `None` if they name no dim.
+    /// The target of `indices`, one per dim from the first on. `None` if no dim is indexed.
     fn new(op: &str, x: &Tensor, indices: &[Option<Tensor>]) -> Result<Option<Target>> {
         let indices = without_masks(op, x, indices)?;
         let named: Vec<usize> = (0..indices.len()).filter(|&dim| indices[dim].is_some()).collect();
@@ -92,7 +93,7 @@ impl Target {
         if are_neighbours {
             return Ok(Some(Target { order: None, sizes: x.sizes().to_vec(), first, end: last + 1, index }));
         }
-        // Dims that are apart go to the front, and so does what takes their place.
+        // If the indexed dims are not adjacent, they move to the front. Their replacement is there too.
         let rest = (0..x.dim()).filter(|dim| !named.contains(dim));
         let order: Vec<usize> = named.iter().copied().chain(rest).collect();
         let sizes = order.iter().map(|&dim| x.sizes()[dim]).collect();
@@ -100,19 +101,19 @@ impl Target {
         Ok(Some(Target { order, sizes, first: 0, end: named.len(), index }))
     }
 
-    /// `x` with the dims joined.
+    /// Joins the indexed dims of `x`.
     fn joined(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.order.as_ref().map_or_else(|| Ok(x.clone()), |order| x.permute(&order[..]))?;
         let dims: usize = self.sizes[self.first..self.end].iter().product();
         x.reshape(&self.around(&[dims])[..])
     }
 
-    /// The sizes with others in place of the dims.
+    /// The sizes with the indexed dims replaced by others.
     fn around(&self, sizes: &[usize]) -> Vec<usize> {
         [&self.sizes[..self.first], sizes, &self.sizes[self.end..]].concat()
     }
 
-    /// Undoes [`Target::joined`].
+    /// The inverse of [`Target::joined`].
     fn parted(&self, x: &Tensor) -> Result<Tensor> {
         let x = x.reshape(&self.sizes[..])?;
         let Some(order) = &self.order else { return Ok(x) };
@@ -122,7 +123,7 @@ impl Target {
     }
 }
 
-/// Indices with every mask replaced by one index tensor per dim of it.
+/// Replaces every mask by one index tensor for each of its dims.
 fn without_masks(op: &str, x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let mut out: Vec<Option<Tensor>> = Vec::with_capacity(indices.len());
     for index in indices {
@@ -149,7 +150,7 @@ fn without_masks(op: &str, x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec
     Ok(out)
 }
 
-/// The shape that index tensors broadcast to; `None` if there are none.
+/// The shape that the index tensors broadcast to. `None` if there are none.
 fn common_shape(op: &str, tensors: &[&Tensor]) -> Result<Option<Vec<usize>>> {
     let Some((first, rest)) = tensors.split_first() else { return Ok(None) };
     let mut shape = first.sizes().to_vec();
@@ -167,37 +168,40 @@ fn common_shape(op: &str, tensors: &[&Tensor]) -> Result<Option<Vec<usize>>> {
     Ok(Some(shape))
 }
 
-/// Index tensors, one for each of dims of these sizes, as one index into the dims joined, checked.
+/// Checks index tensors, one for each of the dims with these sizes, and combines them into one index into the joined
+/// dims.
 pub(crate) fn flat_index(indices: &[&Tensor], sizes: &[i64], wrap: bool) -> Result<Tensor> {
     call(Op::FlatIndex, indices, &Attrs::from(FlatIndex { sizes: ints(sizes), wrap }))
 }
 
-/// Elements that indices name.
+/// Indexing by tensors.
 impl Tensor {
-    /// The slices of `dim` that the 1-dim integer tensor `index` names; `dim` gets the size of the index. The dtype is
-    /// kept.
+    /// The slices `index[i]` along `dim`. `index` is a 1-dim integer tensor, and its size becomes that of `dim`. The
+    /// dtype is kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, or the index is not a 1-dim integer tensor.
+    /// If an index or the dim is out of range, or if the index is not a 1-dim integer tensor.
     pub fn index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         call(Op::IndexSelect, &[self, index], &Attrs::from(Along { dim }))
     }
 
-    /// Where `dim` is 0: `out[i, j] = self[index[i, j], j]`. The result has the sizes of `index`. The dtype is kept.
+    /// Gathers elements along `dim`. For `dim` 0: `out[i, j] = self[index[i, j], j]`. The result has the sizes of
+    /// `index`. The dtype is kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, the index is not an integer tensor of the same rank, or it is larger
-    /// than `self` in another dim.
+    /// If an index or the dim is out of range, if the index is not an integer tensor of the same rank, or if it is
+    /// larger than `self` in another dim.
     pub fn gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         call(Op::Gather, &[self, index], &Attrs::from(Gather { dim, sparse_grad: false }))
     }
 
-    /// The elements that index tensors, one per dim, name together; a dim without one is taken whole. The indices are
-    /// broadcast; their common shape takes the place of the dims, or goes in front if these are not neighbours. A bool
-    /// mask stands for as many dims as it has and for the places where it holds. The dtype is kept.
+    /// The elements at positions given by index tensors, one per dim, from the first dim on. `None` takes a whole dim.
+    /// The index tensors are broadcast to a common shape. It replaces the indexed dims, or comes first if these are not
+    /// adjacent. A bool mask stands for as many dims as it has, and selects the positions where it is true. The dtype
+    /// is kept.
     ///
     /// # Errors
-    /// If an index is out of range or of another dtype, there are more than dims, or shapes do not fit.
+    /// If an index is out of range or of another dtype, if there are more indices than dims, or if shapes do not fit.
     pub fn index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         let Some(target) = Target::new("index", self, indices)? else { return self.copy() };
         let flat = target.index.reshape([-1])?;
@@ -205,11 +209,12 @@ impl Tensor {
         chosen.reshape(&target.around(target.index.sizes())[..])
     }
 
-    /// A copy where what [`Tensor::index`] would give is replaced by `values`, which are broadcast, or where they are
-    /// added to it if `accumulate`. Of several writes to one place the last stays. Sizes and dtype are kept.
+    /// A copy of the tensor in which the elements that [`Tensor::index`] would return are replaced by `values`, which
+    /// are broadcast. With `accumulate` the values are added instead. If several values go to one position, the last
+    /// one stays. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// As [`Tensor::index`], and if the dtypes differ or the values do not broadcast.
+    /// Same as [`Tensor::index`]. Also if the dtypes differ, or if the values do not broadcast.
     pub fn index_put(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
         self.index_put_as(Form::Copy, indices, values, accumulate)
     }
@@ -248,11 +253,11 @@ impl Tensor {
         form.through(self, &joined, |form| target.parted(&write(form, &joined, target.first as i64, &index, &values)?))
     }
 
-    /// The elements at places of the tensor read in row-major order; the sizes of `index`. Negative places count from
-    /// the end. The dtype is kept.
+    /// The elements at positions of the tensor in row-major order. Negative positions count from the end. The result
+    /// has the sizes of `index`. The dtype is kept.
     ///
     /// # Errors
-    /// If an index is out of range or not i64.
+    /// If an index is out of range, or if it is not i64.
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         if index.dtype() != DType::I64 {
             return Err(Error::dtype("take", index.dtype(), "i64", "convert the index with to_dtype(DType::I64)"));
@@ -261,11 +266,11 @@ impl Tensor {
         self.reshape([-1])?.index_select(0, &flat.reshape([-1])?)?.reshape(index.sizes())
     }
 
-    /// A copy where the elements at places of the tensor read in row-major order are replaced by those of `source`, or
-    /// where these are added if `accumulate`. Negative places count from the end. Sizes and dtype are kept.
+    /// A copy of the tensor in which the elements at positions in row-major order are replaced by those of `source`.
+    /// With `accumulate` they are added instead. Negative positions count from the end. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If an index is out of range or not i64, `source` has another number of elements or another dtype.
+    /// If an index is out of range or not i64, or if `source` has another number of elements or another dtype.
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
         self.put_as(Form::Copy, index, source, accumulate)
     }
@@ -285,11 +290,11 @@ impl Tensor {
         form.through(self, &line, |form| line.index_put_as(form, &[index], &values, accumulate)?.reshape(self.sizes()))
     }
 
-    /// As [`Tensor::gather`], sizes of `self` and `indices` being broadcast in all dims but `dim`; without a dim both
-    /// are read in row-major order. Negative indices count from the end. The dtype is kept.
+    /// Like [`Tensor::gather`], but the sizes of `self` and `indices` are broadcast in all dims except `dim`. Without a
+    /// dim both are read in row-major order. Negative indices count from the end. The dtype is kept.
     ///
     /// # Errors
-    /// If an index or the dim is out of range, ranks differ or sizes do not broadcast.
+    /// If an index or the dim is out of range, if ranks differ, or if sizes do not broadcast.
     pub fn take_along_dim(&self, indices: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
         let Some(dim) = dim.into() else {
             return self.reshape([-1])?.take_along_dim(&indices.reshape([-1])?, 0);
@@ -317,11 +322,11 @@ impl Tensor {
     }
 }
 
-/// Rows of the 2-dim `weight` named by the integer tensor `ids`: the sizes of `ids`, then that of a row. The dtype is
-/// the weight's.
+/// The rows of the 2-dim `weight` with the numbers `ids`, an integer tensor. The result has the sizes of `ids`, and
+/// then the size of a row. The dtype is that of `weight`.
 ///
 /// # Errors
-/// If the weight is not 2-dim, the ids are not integers, or an id is out of range.
+/// If the weight is not 2-dim, if the ids are not integers, or if an id is out of range.
 pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
     let attrs = Attrs::from(Embedding { padding_idx: -1, scale_grad_by_freq: false, sparse: false });
     call(Op::Embedding, &[weight, ids], &attrs)
@@ -333,7 +338,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite_and_in_place(
             &INDEX_PUT,
             Tensor::index_put,
-            // Its parts write in place themselves, so that no more is touched than what an index names.
+            // The in-place form has a kernel of its own, which touches only the indexed elements.
             |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
                 check_target("aten::index_put", x)?;
                 x.index_put_as(Form::InPlace, indices, values, accumulate).map(|_| x.clone())
@@ -355,7 +360,7 @@ pub(crate) fn at_least_1d(x: &Tensor) -> Result<Tensor> {
     if x.dim() == 0 { x.reshape([1]) } else { Ok(x.clone()) }
 }
 
-/// A 1-dim index along a dim, repeated to `sizes`.
+/// Expands a 1-dim index along a dim to `sizes`.
 pub(crate) fn along(index: &Tensor, dim: usize, sizes: &[usize]) -> Result<Tensor> {
     let mut column = vec![1; sizes.len()];
     column[dim] = index.numel();

@@ -1,4 +1,4 @@
-//! Tensors joined along a dim.
+//! Concatenation and stacking.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -7,11 +7,11 @@ use crate::ir::attrs::Along;
 use crate::ir::{Attrs, Op};
 use crate::tensor::handle::Tensor;
 
-/// Tensors side by side along `dim`. All other sizes must be equal; dtypes are promoted. A 1-dim tensor without
-/// elements goes with any shape.
+/// Concatenates tensors along `dim`. All other sizes must be equal. Dtypes are promoted. A 1-dim tensor without
+/// elements fits any shape.
 ///
 /// # Errors
-/// If there are no tensors, they are 0-dim, other sizes differ, or the dim is out of range.
+/// If there are no tensors, if one is 0-dim, if other sizes differ, or if the dim is out of range.
 pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     if tensors.is_empty() {
         return Err(Error::argument("cat", "expected a non-empty list of tensors"));
@@ -19,10 +19,10 @@ pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     call(Op::Cat, tensors, &Attrs::from(Along { dim }))
 }
 
-/// Tensors of one shape along a new dim in front of `dim`; −1 puts it last. Dtypes are promoted.
+/// Stacks tensors of the same shape along a new dim. The new dim has index `dim`; −1 puts it last. Dtypes are promoted.
 ///
 /// # Errors
-/// If there are no tensors, sizes differ, or the dim is out of range.
+/// If there are no tensors, if sizes differ, or if the dim is out of range.
 pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::argument("stack", "expected a non-empty list of tensors"));

@@ -1,9 +1,8 @@
-//! Losses that compare element by element, and their gradients.
+//! Element-wise losses and their gradients.
 //!
-//! Each is computed in f32 or wider from the first part to the last and rounded once. Gradients come through the parts,
-//! which are written so that the unchosen side of a condition never divides by zero: a class with probability 0
-//! contributes nothing to the Kullback-Leibler divergence and its gradient. Losses of classes are in
-//! `cross_entropy.rs`.
+//! Each loss is computed in f32 or wider and rounded once. Gradients come from the parts. These never divide by zero in
+//! the unused branch of a condition: a class with probability 0 adds nothing to the Kullback-Leibler divergence or its
+//! gradient. Classification losses are in `cross_entropy.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -30,12 +29,12 @@ static WITH_LOGITS: Composite = Composite::new(
 static KL_DIV: Composite =
     Composite::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor");
 
-/// What becomes of the elements of a loss.
+/// How the elements of a loss are reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reduction {
-    /// They stay as they are.
+    /// They are returned unreduced.
     None,
-    /// Their mean, weighted where the loss has weights.
+    /// Their mean, which is weighted if the loss has weights.
     #[default]
     Mean,
     /// Their sum.
@@ -43,7 +42,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// The number that stands for it in an operator's arguments.
+    /// The number of the reduction in an operator's arguments.
     pub(crate) fn number(self) -> i64 {
         match self {
             Reduction::None => 0,
@@ -52,7 +51,7 @@ impl Reduction {
         }
     }
 
-    /// The reduction that an operator's argument stands for.
+    /// The reduction with this number in an operator's arguments.
     pub(crate) fn of_number(op: &str, number: i64) -> Result<Reduction> {
         match number {
             0 => Ok(Reduction::None),
@@ -63,49 +62,52 @@ impl Reduction {
     }
 }
 
-/// Element-wise losses. Sizes are broadcast and dtypes promoted; 16-bit floats are computed in f32.
+/// Element-wise losses. Sizes are broadcast and dtypes promoted. 16-bit floats are computed in f32.
 impl Tensor {
-    /// Squared distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
-    /// 0-dim.
+    /// Squared error `(self - target)²`. Sizes are broadcast, dtypes promoted. The losses are returned as they are, or
+    /// reduced to their sum or mean (0-dim).
     ///
     /// # Errors
-    /// If a dtype is not floating or the sizes do not broadcast.
+    /// If a dtype is not floating, or if the sizes do not broadcast.
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         MSE_LOSS.call((self, target, reduction.number()))
     }
 
-    /// Absolute distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
-    /// 0-dim.
+    /// Absolute error `|self - target|`. Sizes are broadcast, dtypes promoted. The losses are returned as they are, or
+    /// reduced to their sum or mean (0-dim).
     ///
     /// # Errors
-    /// If a dtype is not floating or the sizes do not broadcast.
+    /// If a dtype is not floating, or if the sizes do not broadcast.
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         L1_LOSS.call((self, target, reduction.number()))
     }
 
-    /// `d² / (2 beta)` for distances below `beta`, else `d - beta / 2`. Sizes are broadcast, dtypes promoted;
-    /// `reduction` gives all losses, or their sum or mean, 0-dim.
+    /// Smooth L1 loss (Girshick 2015) of the distance `d = |self - target|`: `d² / (2 beta)` where `d < beta`, and `d -
+    /// beta / 2` elsewhere. Sizes are broadcast, dtypes promoted. The losses are returned as they are, or reduced to
+    /// their sum or mean (0-dim).
     ///
     /// # Errors
-    /// If `beta` is negative, a dtype is not floating or the sizes do not broadcast.
+    /// If `beta` is negative, if a dtype is not floating, or if the sizes do not broadcast.
     pub fn smooth_l1_loss(&self, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
         SMOOTH_L1_LOSS.call((self, target, reduction.number(), beta))
     }
 
-    /// `d² / 2` for distances up to `delta`, else `delta (d - delta / 2)`. Sizes are broadcast, dtypes promoted;
-    /// `reduction` gives all losses, or their sum or mean, 0-dim.
+    /// Huber loss (Huber 1964) of the distance `d = |self - target|`: `d² / 2` where `d <= delta`, and `delta (d -
+    /// delta / 2)` elsewhere. Sizes are broadcast, dtypes promoted. The losses are returned as they are, or reduced to
+    /// their sum or mean (0-dim).
     ///
     /// # Errors
-    /// If `delta` is not positive, a dtype is not floating or the sizes do not broadcast.
+    /// If `delta` is not positive, if a dtype is not floating, or if the sizes do not broadcast.
     pub fn huber_loss(&self, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
         HUBER_LOSS.call((self, target, reduction.number(), delta))
     }
 
-    /// `-(t log x + (1 - t) log(1 - x))` of probabilities, logarithms not below −100, times `weight` if given. The
-    /// losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean, 0-dim.
+    /// Binary cross entropy of probabilities `x` and targets `t`: `-(t log x + (1 - t) log(1 - x)) * weight`.
+    /// Logarithms are at least −100. The losses have the sizes of `self`. They are returned as they are, or reduced to
+    /// their sum or mean (0-dim).
     ///
     /// # Errors
-    /// If a dtype is not floating or the sizes of input and target differ.
+    /// If a dtype is not floating, or if the sizes of input and target differ.
     pub fn binary_cross_entropy(
         &self,
         target: &Tensor,
@@ -115,12 +117,13 @@ impl Tensor {
         BINARY_CROSS_ENTROPY.call((self, target, weight, reduction.number()))
     }
 
-    /// [`Tensor::binary_cross_entropy`] of `sigmoid(self)`, without overflow; `pos_weight` multiplies the part of the
-    /// positive targets. The losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean,
-    /// 0-dim.
+    /// [`Tensor::binary_cross_entropy`] of `sigmoid(self)`, computed without overflow. `pos_weight` multiplies the loss
+    /// of positive targets. The losses have the sizes of `self`. They are returned as they are, or reduced to their sum
+    /// or mean (0-dim).
     ///
     /// # Errors
-    /// If a dtype is not floating, or the sizes of input and target differ or the weights' do not broadcast.
+    /// If a dtype is not floating, if the sizes of input and target differ, or if those of the weights do not
+    /// broadcast.
     pub fn binary_cross_entropy_with_logits(
         &self,
         target: &Tensor,
@@ -131,13 +134,13 @@ impl Tensor {
         WITH_LOGITS.call((self, target, weight, pos_weight, reduction.number()))
     }
 
-    /// Kullback-Leibler divergence of log-probabilities from a target distribution, element by element:
-    /// `t (log t - x)`, 0 where the target is 0. With `log_target` the target holds logarithms too. The mean is over
-    /// all elements.
-    /// Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean, 0-dim.
+    /// Kullback-Leibler divergence of log-probabilities `x` from a target distribution `t`, element by element: `t (log
+    /// t - x)`, and 0 where `t` is 0. With `log_target` the target holds log-probabilities too. The mean is over all
+    /// elements. Sizes are broadcast, dtypes promoted. The losses are returned as they are, or reduced to their sum or
+    /// mean (0-dim).
     ///
     /// # Errors
-    /// If a dtype is not floating or the sizes do not broadcast.
+    /// If a dtype is not floating, or if the sizes do not broadcast.
     pub fn kl_div(&self, target: &Tensor, reduction: Reduction, log_target: bool) -> Result<Tensor> {
         KL_DIV.call((self, target, reduction.number(), log_target))
     }
@@ -179,7 +182,7 @@ fn gradients(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// An element-wise loss: operands are checked and widened, the result is reduced and rounded.
+/// Computes an element-wise loss: checks and widens the operands, and reduces and rounds the result.
 fn elementwise(
     op: &str,
     x: &Tensor,
@@ -254,7 +257,7 @@ fn binary_cross_entropy_with_logits(
     let op = "binary_cross_entropy_with_logits";
     same_sizes(op, x, target)?;
     elementwise(op, x, target, reduction, |x, t| {
-        // log(sigmoid(x)); the half that `minimum` gives to a tie is the slope at 0.
+        // `log(sigmoid(x))`. At a tie `minimum` gives half the gradient, which is the slope at 0.
         let log_yes = x.minimum(0.0)?.sub(x.abs()?.neg()?.exp()?.log1p())?;
         let log_yes = match pos_weight {
             Some(pos_weight) => log_yes.mul(widened(pos_weight)?.sub(1.0)?.mul(t)?.add(1.0))?,
@@ -315,7 +318,7 @@ fn huber_loss_backward(gradient: &Tensor, x: &Tensor, target: &Tensor, reduction
     })
 }
 
-/// `(x - t) / (x (1 - x))`, the divisor not below 1e-12.
+/// `(x - t) / (x (1 - x))`, with the divisor at least 1e-12.
 fn binary_cross_entropy_backward(
     gradient: &Tensor,
     x: &Tensor,

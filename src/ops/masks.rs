@@ -1,7 +1,7 @@
-//! Elements that masks name, and what else depends on values.
+//! Masks, and other operators whose result's size depends on values.
 //!
-//! A mask is a bool tensor. What it names, and how much, depends on data: so reading it breaks a trace, and filling by
-//! it does not.
+//! A mask is a bool tensor. The number of elements that it selects depends on data. So selecting by it is a graph
+//! break, and filling by it is not.
 
 use crate::device::roomy;
 use crate::dispatch::library::Library;
@@ -22,21 +22,22 @@ static MASKED_FILL: Composite =
 static MASKED_SCATTER: Composite =
     Composite::new("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor").with_writes();
 
-/// Elements that masks name, and what depends on values.
+/// Elements selected by masks or by their values.
 impl Tensor {
     row_methods! {
-        /// `value`, converted to the dtype of `self`, where `mask` holds, else the element. Sizes are broadcast.
+        /// `value`, converted to the dtype of `self`, where `mask` is true, else the element. Sizes are broadcast.
         ///
         /// # Errors
-        /// If the mask is not bool or the sizes do not broadcast.
+        /// If the mask is not bool, or if the sizes do not broadcast.
         masked_fill masked_fill_(mask: &Tensor, value: impl Into<Scalar>)
             |x, call| call(Op::MaskedFill, &[x, mask], &Attrs::from(Value { value: value.into() }));
     }
 
-    /// The places of the elements that are not 0: one row per element, in row-major order, one column per dim. i64.
+    /// The indices of all elements that are not 0, as an i64 tensor. It has one row per such element, in row-major
+    /// order, and one column per dim. This is a graph break.
     ///
     /// # Errors
-    /// If there is no data (meta device), or in an abstract trace; a trace is broken by it.
+    /// If the tensor has no data (meta device), or in an abstract trace.
     pub fn nonzero(&self) -> Result<Tensor> {
         observer::on_read(self, "nonzero")?;
         let holds = self.to_dtype(DType::Bool)?.to_vec::<bool>()?;
@@ -54,10 +55,11 @@ impl Tensor {
         Tensor::from_slice(&places, &[count, self.dim()])?.to_device(self.device())
     }
 
-    /// The elements where `mask` holds, in row-major order; sizes are broadcast. The dtype is kept.
+    /// The elements where `mask` is true, in row-major order. Sizes are broadcast. The result is 1-dim, with the same
+    /// dtype. This is a graph break.
     ///
     /// # Errors
-    /// If the mask is not bool or the sizes do not broadcast; as [`Tensor::nonzero`].
+    /// If the mask is not bool, if the sizes do not broadcast, or if [`Tensor::nonzero`] fails.
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         need_mask("masked_select", mask)?;
         let sizes = broadcast("masked_select", self.sizes(), mask.sizes())?;
@@ -65,11 +67,12 @@ impl Tensor {
         self.expand(&sizes[..])?.reshape([-1])?.index_select(0, &places)
     }
 
-    /// A copy whose elements where `mask` holds are, in row-major order, the first ones of `source`; sizes of `self`
-    /// and mask are broadcast. The dtype is kept.
+    /// A copy of the tensor in which the elements where `mask` is true are replaced by the first elements of `source`,
+    /// in row-major order. The sizes of `self` and `mask` are broadcast. The dtype is kept.
     ///
     /// # Errors
-    /// If the mask is not bool, sizes do not broadcast, dtypes differ, or `source` has too few elements.
+    /// If the mask is not bool, if the sizes do not broadcast, if the dtypes differ, or if `source` has too few
+    /// elements.
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         need_mask("masked_scatter", mask)?;
         if source.dtype() != self.dtype() {
@@ -78,7 +81,7 @@ impl Tensor {
         }
         let sizes = broadcast("masked_scatter", self.sizes(), mask.sizes())?;
         let (x, mask) = (self.expand(&sizes[..])?, mask.expand(&sizes[..])?);
-        // The n-th true place takes element n, counted from 1; all others take the 0 in front.
+        // The n-th true position takes element n, counted from 1. All others take the 0 in front.
         let mask = mask.reshape([-1])?;
         let number = mask.to_dtype(DType::I64)?.cumsum(0)?.mul(&mask)?;
         let front = full_on(self.device(), &[1], Scalar::Int(0), Some(self.dtype()))?;
@@ -91,12 +94,12 @@ impl Tensor {
         masked_scatter masked_scatter_ MASKED_SCATTER (mask: &Tensor, source: &Tensor) (self, mask, source);
     }
 
-    /// 1 at the place that each element names in a new last dim of `n_classes`, else 0. From i64 to i64. Without a
-    /// number of classes it is one more than the greatest element.
+    /// One-hot vectors of class numbers: a new last dim of size `n_classes` has 1 at the class number and 0 elsewhere.
+    /// From i64 to i64. Without a number of classes it is the greatest element plus one, which is a graph break.
     ///
     /// # Errors
-    /// If the dtype is not i64, or an element is negative or too large; without a number of classes as
-    /// [`Tensor::nonzero`].
+    /// If the dtype is not i64, or if an element is negative or too large. Without a number of classes also if
+    /// [`Tensor::nonzero`] fails.
     pub fn one_hot(&self, n_classes: impl Into<Option<usize>>) -> Result<Tensor> {
         if self.dtype() != DType::I64 {
             return Err(Error::dtype("one_hot", self.dtype(), "i64", "classes are whole numbers; convert them"));
@@ -137,7 +140,7 @@ fn masked_fill(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
     mask.where_(value.to_dtype(x.dtype())?, x)?.contiguous()
 }
 
-/// The places where a condition holds: one tensor per dim. A 0-dim condition has one place, if it holds.
+/// The indices where a condition is true: one tensor per dim. A 0-dim condition counts as 1-dim.
 fn places(condition: &Tensor) -> Result<Vec<Tensor>> {
     let condition = if condition.dim() == 0 { condition.unsqueeze(0)? } else { condition.clone() };
     condition.nonzero()?.unbind(1)

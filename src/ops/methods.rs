@@ -1,15 +1,15 @@
-//! The methods of the op table's regular rows: one operand or two, no arguments, element by element.
+//! The methods of the op table's regular rows: element-wise, with one or two operands and no other arguments.
 //!
-//! They come in two forms, `x.relu()` and in place `x.relu_()`; see `in_place.rs`. The table holds their names and
-//! documentation. The methods of all other operators are in the files of their subjects. A method checks nothing:
-//! inference of the row does.
+//! Each has a form that returns a new tensor, `x.relu()`, and an in-place form, `x.relu_()`; see `in_place.rs`. The
+//! table has their names and documentation. The methods of all other operators are in the files of their subjects. A
+//! method checks nothing, because the inference of the row does.
 
 use crate::ir::Op;
 use crate::ops::in_place::row_methods;
 use crate::ops::rust_operators::Operand;
 use crate::tensor::handle::Tensor;
 
-/// The dtype of the result under a promotion rule, as a sentence for the documentation of a method.
+/// The dtype of the result under a promotion rule, as a sentence for the docs of a method.
 macro_rules! dtypes {
     (Promote) => {
         "The result has the common dtype of the operands."
@@ -52,7 +52,7 @@ macro_rules! regular_methods {
         binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
         other { $($(#[$odoc:meta])* $Other:ident $(: $Shared:ident)? $({ $($field:tt)* })? = $row:expr;)* }
     ) => {
-        /// Element by element: the methods of the op table's regular rows.
+        /// Element-wise methods of the op table's regular rows.
         impl Tensor {
             row_methods! {
                 $(
@@ -62,7 +62,7 @@ macro_rules! regular_methods {
                     #[doc = dtypes!($urule)]
                     ///
                     /// # Errors
-                    /// If the operator does not take the dtype.
+                    /// If the operator does not accept the dtype.
                     $uname $uwrite() |x, call| call(Op::$Unary, &[x], &[]);
                 )*
                 $(
@@ -72,7 +72,7 @@ macro_rules! regular_methods {
                     #[doc = dtypes!($brule)]
                     ///
                     /// # Errors
-                    /// If the sizes do not broadcast, or the operator does not take a dtype.
+                    /// If the sizes do not broadcast, or if the operator does not accept a dtype.
                     $bname $bwrite<'a>(other: impl Into<Operand<'a>>)
                         |x, call| call(Op::$Binary, &[x, &*other.into().tensor()?], &[]);
                 )*

@@ -1,13 +1,13 @@
 //! What does an operator do? Every operator by subject, one file each.
 //!
-//! The file of a subject is the home of its operators. It holds their methods with the in-place forms, the schemas and
-//! decompositions of composites ([`composite`]), and the structures of arguments that are rarely given. The rows of
-//! `ir`'s op table hold schema, scalar body and derivative of the operators that are made of nothing else. Methods of
-//! rows without arguments are written by the table (`methods`). The operators `x_`, `x.out` and `x_copy` follow from
-//! `x` (`written_forms`, `view_forms`). How gradients flow is told by `autograd` alone.
+//! A subject's file holds its operators: the methods with their in-place forms, the schemas and decompositions of
+//! composites ([`composite`]), and the structures of optional arguments. The op table in `ir` holds schema, scalar body
+//! and derivative of all other operators. Methods of rows without arguments come from the table (`methods`). The
+//! operators `x_`, `x.out` and `x_copy` follow from `x` (`written_forms`, `view_forms`). `autograd` alone records
+//! gradients.
 //!
-//! Besides subjects there are files for what is made of calls of operators: Rust's `+` and `-` (`rust_operators`),
-//! indexing (`subscript`), text (`format`), and tensors from Rust values and back (`element`, `from_rust`).
+//! Other files hold what calls operators: Rust's `+` and `-` (`rust_operators`), subscripts (`subscript`), text
+//! (`format`), and conversions from and to Rust values (`element`, `from_rust`).
 
 pub(crate) mod activations;
 pub(crate) mod adaptive_pooling;

@@ -1,11 +1,11 @@
-//! Writing to a tensor: `copy_`, and calls of rows in place.
+//! Writes to tensors: `copy_`, and in-place calls of rows.
 //!
-//! `copy_` is the one operator that writes. The in-place form of an operator is its functional form followed by
-//! `copy_`, so gradients, traces and versions need to know about `copy_` alone. Where none of them is concerned, the
-//! kernel of the functional form writes straight to the target. A write by index touches what the index names. A target
+//! `copy_` is the only operator that writes. The in-place form of an operator is its functional form followed by
+//! `copy_`. So gradients, traces and versions only need to handle `copy_`. If none of them is involved, the kernel of
+//! the functional form writes directly to the target. A write by index touches only the indexed elements. A target
 //! keeps its shape, strides and dtype.
 //!
-//! The methods are in `in_place.rs` and beside those that give a new tensor. The operators `x_` and `x.out` are in
+//! The methods are in `in_place.rs` and next to their functional forms. The operators `x_` and `x.out` are in
 //! `written_forms.rs`.
 
 use crate::device::DeviceKind;
@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 
 const COPY: &str = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)";
 
-/// Defines `copy_` and what is one call of it.
+/// Defines `copy_`, and operators that are one call of it.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let mut library = Library::fragment("aten")?;
     let copy = library.def_operator(COPY)?;
@@ -46,18 +46,18 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     Ok(())
 }
 
-/// The target before it is written to, for a backward pass that reads it: a copy with its history.
+/// The target before a write, for a backward pass that reads it: a copy with its history.
 pub(crate) fn as_it_was(target: &Tensor) -> Result<Tensor> {
     crate::dispatch::rows::call(Op::Clone, &[target], &ordered(MemoryFormat::Preserve))
 }
 
-/// Stores a result in a target of its shape.
+/// Copies a result into a target of its shape.
 pub(crate) fn write(op: &str, target: &Tensor, result: &Tensor) -> Result<()> {
     check_result(op, target, result.sizes(), result.dtype())?;
     target.copy_(result)
 }
 
-/// Whether a result of these sizes and dtype can take the place of the target's elements.
+/// Checks that a result of these sizes and dtype can be stored in the target.
 fn check_result(op: &str, target: &Tensor, sizes: &[usize], dtype: DType) -> Result<()> {
     if dtype.category() > target.dtype().category() {
         let expected = format!("one that can be stored as {}", target.dtype());
@@ -71,7 +71,7 @@ fn check_result(op: &str, target: &Tensor, sizes: &[usize], dtype: DType) -> Res
     Ok(())
 }
 
-/// Whether the target may be written to, whatever the value.
+/// Checks that the target may be written to, whatever the value.
 pub(crate) fn check_target(op: &str, target: &Tensor) -> Result<()> {
     if target.is_inference() && !is_inference_mode() && target.payload_is_none() {
         let what = "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first";
@@ -107,7 +107,7 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
     Ok(target.clone())
 }
 
-/// One of the two is on a GPU.
+/// Copies if at least one of the two is on a GPU.
 fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     if target.device().kind != DeviceKind::Cuda {
         let here =
@@ -122,10 +122,10 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     if crate::tensor::observer::is_abstract() {
         return Ok(target.clone());
     }
-    // A single element travels with the launch.
+    // A single element is passed as an argument of the launch.
     let travels = source.device().kind == DeviceKind::Cpu && source.has_data() && source.numel() == 1;
     let here = if travels { source.clone() } else { source.to_device(target.device())? };
-    // What was brought here lies in an order of its own.
+    // A copy on this device has a layout of its own.
     let layout =
         if here.has_storage_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
     let source = here.array().with_layout(layout);
@@ -142,8 +142,8 @@ fn copy_meta(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     copy_cpu(target, source, async_)
 }
 
-/// Whether no key but a backend handles a call on these tensors. All must be on the CPU or on one GPU; plain numbers
-/// are on every device.
+/// Whether only a CPU or CUDA kernel handles a call on these tensors: no mode, trace, gradient or other device is
+/// involved. Plain numbers have no fixed device.
 fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
@@ -160,17 +160,17 @@ fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
         && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
 }
 
-/// Whether a write to the target would concern the history of its base.
+/// Whether a write to the target changes the history of its base.
 fn concerns_base(target: &Tensor) -> bool {
     target.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad())
 }
 
-/// Calls an op with an in-place form and stores the result in its first operand.
+/// Calls an op with an in-place form, and stores the result in its first operand.
 pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let (operator, target) = (crate::dispatch::builtins::operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
     if crate::dispatch::mode::is_active() {
-        // A mode sees the call itself, not only what it is made of.
+        // A mode sees the in-place call itself, and not only its parts.
         return crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ());
     }
     if !is_plain(operator, tensors) {
@@ -180,7 +180,7 @@ pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         let result = crate::dispatch::rows::call(op, &tensors, attrs)?;
         return write(op.name(), target, &result);
     }
-    // Most calls are like one before, whose target was found fit for such a result.
+    // The fast path: most calls repeat an earlier one, whose target was checked.
     let again = match *tensors {
         [a] => eager::run_in_place_again(op, &[a.as_argument()], attrs),
         [a, b] => eager::run_in_place_again(op, &[a.as_argument(), b.as_argument()], attrs),
@@ -195,12 +195,12 @@ pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
 }
 
 impl Tensor {
-    /// Whether a run may write to its elements, as `copy_` may.
+    /// Checks that a kernel may write to the elements, like `copy_`.
     pub(crate) fn check_write(&self) -> Result<()> {
         check_target("copy_", self)
     }
 
-    /// Counts a write to its elements that no operator has counted.
+    /// Counts a write to the elements that no operator has counted.
     pub(crate) fn note_write(&self) {
         if self.key_set().has(DispatchKey::ADInplaceOrView) {
             self.version_counter().fetch_add(1, Ordering::AcqRel);
@@ -208,7 +208,7 @@ impl Tensor {
     }
 }
 
-/// Runs a kernel that writes to the first operand and is not at hand.
+/// Runs an op that writes to its first operand, when the call is not cached.
 #[inline(never)]
 fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();

@@ -1,7 +1,7 @@
 //! Tensors as arrays of the ndarray crate, and back (feature `ndarray`).
 //!
-//! A tensor on the CPU is looked at in place: [`NdView`] keeps its memory from being written while it lives. The other
-//! way round, and into arrays that own their elements, everything copies.
+//! A CPU tensor is viewed without a copy: [`NdView`] blocks writes to its memory while it is alive. All other
+//! conversions copy.
 
 use crate::device::Storage;
 use crate::device::storage::Borrowed;
@@ -14,8 +14,8 @@ use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuild
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The elements of a tensor, to be looked at as an array of the ndarray crate. While it lives, writing to the tensor,
-/// or to any other of the same storage, is an error.
+/// A view of a tensor's elements as an array of the ndarray crate. While it is alive, a write to the tensor's storage
+/// is an error.
 pub struct NdView<T> {
     bytes: Borrowed,
     layout: Layout,
@@ -23,12 +23,12 @@ pub struct NdView<T> {
 }
 
 impl<T: Element> NdView<T> {
-    /// The array: sizes, strides and memory are those of the tensor.
+    /// The array. It has the sizes, strides and memory of the tensor.
     pub fn view(&self) -> ArrayViewD<'_, T> {
         let Layout { sizes, strides, offset } = &self.layout;
         let elements = elements_of(&self.bytes).expect("it was tried when the view was made");
         if self.layout.numel() == 0 {
-            // Offset and strides mean nothing then, and need not lie inside the storage.
+            // Without elements, offset and strides have no meaning and may be outside the storage.
             return ArrayView::from_shape(IxDyn(sizes), &[]).expect("no elements are asked for");
         }
         let shape = IxDyn(sizes).strides(IxDyn(strides));
@@ -43,7 +43,7 @@ impl<T: Element> fmt::Debug for NdView<T> {
 }
 
 impl Tensor {
-    /// The elements in place, as an array of the ndarray crate.
+    /// Views the elements as an array of the ndarray crate, without a copy.
     ///
     /// ```
     /// # use opfuse::{Result, Tensor};
@@ -56,12 +56,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype, if there is no data on the host, or while a trace is recorded abstractly.
+    /// If `T` is not the type of the tensor's dtype, if the host cannot access the data, or in an abstract trace.
     pub fn to_ndarray<T: Element>(&self) -> Result<NdView<T>> {
         const NAME: &str = "to_ndarray";
         observer::on_read(self, NAME)?;
         if self.dtype() != T::DTYPE {
-            let hint = format!("look at it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
+            let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
             return Err(Error::dtype(NAME, self.dtype(), T::DTYPE.name(), hint));
         }
         let array = self.array();
@@ -69,7 +69,7 @@ impl Tensor {
             NdView { bytes: Storage::borrow(array.storage()), layout: array.layout().clone(), elements: PhantomData };
         let is_readable = elements_of::<T>(&view.bytes).is_some_and(|all| view.layout.extent() <= all.len());
         if !is_readable {
-            let what = format!("the bytes on {} cannot be looked at from here", self.device());
+            let what = format!("the bytes on {} cannot be accessed by the host", self.device());
             return Err(Error::Device { op: NAME.into(), what, hint: "copy the tensor to the cpu first".into() });
         }
         Ok(view)
@@ -109,7 +109,7 @@ impl<T: Element, D: Dimension> TryFrom<&Array<T, D>> for Tensor {
 /// An array with a copy of the elements.
 ///
 /// # Errors
-/// As [`Tensor::to_ndarray`].
+/// Same as [`Tensor::to_ndarray`].
 impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
     type Error = Error;
 

@@ -1,9 +1,9 @@
-//! Layers and losses of neural networks: the arguments that their methods are rarely given.
+//! The optional arguments of layers and losses of neural networks.
 //!
-//! The methods stand with their operators, one subject a file. Each is a call of the composite operator of that name,
-//! so modes, autocast and tracing see it. Rare arguments lie in a structure with defaults:
-//! `x.cross_entropy(&target, &CrossEntropy { label_smoothing: 0.1, ..Default::default() })`. Layers that own their
-//! parameters are deliberately absent: a layer is a function of tensors.
+//! The methods are in the files of their operators' subjects. Each calls the composite operator of the same name, so
+//! modes, autocast and tracing see it. Optional arguments are in structures with defaults: `x.cross_entropy(&target,
+//! &CrossEntropy { label_smoothing: 0.1, ..Default::default() })`. Layers that own their parameters are deliberately
+//! absent: a layer is a function of tensors.
 
 pub use crate::ops::attention::Attention;
 pub use crate::ops::batch_norm::BatchNorm;

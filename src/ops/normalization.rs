@@ -1,8 +1,8 @@
-//! Normalizations over trailing dims and over groups of channels, and their gradients.
+//! Normalization over trailing dims and over groups of channels, and its gradients.
 //!
-//! Layer norm is a row of the op table. The others add statistics to it, or lay channels out so that it applies. The
-//! switches for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor. Batch norm
-//! and instance norm are in `batch_norm.rs`.
+//! Layer norm is a row of the op table. The others add statistics to it, or rearrange channels so that it applies. The
+//! cuDNN switches are accepted and ignored. A gradient that is masked out is an empty tensor. Batch norm and instance
+//! norm are in `batch_norm.rs`.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -22,13 +22,15 @@ static GROUP_NORM: Composite = Composite::new(
 static RMS_NORM: Composite =
     Composite::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor");
 
-/// Normalized by group or trailing dims. Sizes and dtype are kept; 16-bit floats are computed in f32.
+/// Normalization by group or over trailing dims. Sizes and dtype are kept. 16-bit floats are computed in f32.
 impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` over the trailing dims, whose sizes are `shape` and those
-    /// of weight and bias. Sizes and dtype are kept.
+    /// Layer normalization (Ba, Kiros, Hinton 2016): `(x - mean) / sqrt(variance + eps) * weight + bias`. Mean and
+    /// variance are over the trailing dims, whose sizes are `shape`. Weight and bias have the sizes `shape`. Sizes and
+    /// dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, `shape` is not the end of the sizes, or weight or bias has another shape or dtype.
+    /// If the dtype is not floating, if the sizes do not end with `shape`, or if weight or bias has another shape or
+    /// dtype.
     pub fn layer_norm(
         &self,
         shape: impl Into<Dims>,
@@ -47,21 +49,23 @@ impl Tensor {
         call(Op::LayerNorm, &tensors, &Attrs::from(attrs))
     }
 
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each of `groups` groups of neighbouring channels (dim
-    /// 1); weight and bias have one element per channel. Sizes and dtype are kept.
+    /// Group normalization (Wu, He 2018): `(x - mean) / sqrt(variance + eps) * weight + bias`. The channels (dim 1)
+    /// form `groups` groups of neighbours. Mean and variance are per group of each sample. Weight and bias have one
+    /// element per channel. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, the channels do not divide into the groups, or a parameter has not one element
-    /// per channel.
+    /// If the dtype is not floating, if the number of channels is not divisible by `groups`, or if a parameter does not
+    /// have one element per channel.
     pub fn group_norm(&self, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         GROUP_NORM.call((self, groups, weight, bias, eps, true))
     }
 
-    /// `x / sqrt(mean(x²) + eps) * weight` over the trailing dims, whose sizes are `shape`. If `eps` is `None`, it is
-    /// the distance from 1 to the next number of the dtype that is computed in. Sizes and dtype are kept.
+    /// Root mean square normalization (Zhang, Sennrich 2019): `x / sqrt(mean(x²) + eps) * weight`. The mean is over the
+    /// trailing dims, whose sizes are `shape`. Without `eps` it is the machine epsilon of the dtype that is computed
+    /// in. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, `shape` is not the end of the sizes, or the weight has another shape.
+    /// If the dtype is not floating, if the sizes do not end with `shape`, or if the weight has another shape.
     pub fn rms_norm(&self, shape: impl Into<Dims>, weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
         RMS_NORM.call((self, shape.into().as_slice(), weight, eps))
     }
@@ -89,7 +93,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// Layer norm with the mean and the reciprocal deviation of each row, which carry no gradient.
+/// Layer norm, with the mean and the reciprocal deviation of each row, which have no gradient.
 fn native_layer_norm(
     x: &Tensor,
     shape: &[i64],
@@ -104,8 +108,8 @@ fn native_layer_norm(
     Ok((y, mean.to_dtype(x.dtype())?.detach()?, rstd.to_dtype(x.dtype())?.detach()?))
 }
 
-/// The gradients of layer norm by input, weight and bias, from the statistics of its rows. One that is not asked for
-/// is empty.
+/// The gradients of layer norm with respect to input, weight and bias, from the saved statistics of its rows. A
+/// gradient that is not wanted is empty.
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn native_layer_norm_backward(
     gradient: &Tensor,
@@ -152,7 +156,7 @@ fn group_norm(
     affine(&y, weight, bias)?.to_dtype(x.dtype())
 }
 
-/// Group norm with the mean and reciprocal deviation of each group, `(N, groups)`.
+/// Group norm, with the mean and reciprocal deviation of each group, `(N, groups)`.
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn native_group_norm(
     x: &Tensor,
@@ -178,7 +182,7 @@ fn native_group_norm(
     Ok((y, per_group(&mean)?, per_group(&rstd)?))
 }
 
-/// The input, one group a row.
+/// The input with one row per group.
 fn group_rows(op: &str, x: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
     need_float(op, &[x])?;
     let groups = count(op, groups)?;
@@ -192,7 +196,7 @@ fn group_rows(op: &str, x: &Tensor, groups: i64, weight: Option<&Tensor>, bias: 
     widened(x)?.reshape(&[samples * groups, length][..])
 }
 
-/// The default `eps` is the distance from 1 to the next number of the dtype that is computed in.
+/// The default `eps` is the machine epsilon of the dtype that is computed in.
 fn rms_norm(x: &Tensor, shape: &[i64], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
     let op = "rms_norm";
     need_float(op, &[x])?;
@@ -209,7 +213,7 @@ fn rms_norm(x: &Tensor, shape: &[i64], weight: Option<&Tensor>, eps: Option<f64>
     y.to_dtype(x.dtype())
 }
 
-/// The dims that `shape` names at the end of `x`.
+/// The dims of `x` that `shape` stands for, at its end.
 fn trailing_dims(op: &str, x: &Tensor, shape: &[i64]) -> Result<Vec<i64>> {
     let fits = !shape.is_empty()
         && shape.len() <= x.dim()
@@ -221,7 +225,7 @@ fn trailing_dims(op: &str, x: &Tensor, shape: &[i64]) -> Result<Vec<i64>> {
     Ok(((x.dim() - shape.len()) as i64..x.dim() as i64).collect())
 }
 
-/// Each row of a matrix, mean taken out and divided by the deviation.
+/// Subtracts the mean of each row of a matrix, and divides by its deviation.
 fn normalized_rows(rows: &Tensor, eps: f64) -> Result<Tensor> {
     match rows.sizes() {
         &[_, length] if rows.numel() > 0 => rows.layer_norm(length as i64, None, None, eps),
@@ -234,7 +238,7 @@ pub(crate) fn moments(x: &Tensor, dims: &[i64], keepdim: bool) -> Result<(Tensor
     Ok((x.mean(dims, keepdim)?, x.var(dims, 0, keepdim)?))
 }
 
-/// One value per channel, shaped to broadcast to `x`.
+/// Reshapes one value per channel so that it broadcasts to `x`.
 pub(crate) fn by_channel(value: &Tensor, x: &Tensor) -> Result<Tensor> {
     let trailing = vec![1; x.dim() - 2];
     value.view(&[value.sizes(), &trailing[..]].concat()[..])
@@ -245,7 +249,7 @@ pub(crate) fn affine(y: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>)
     bias.map_or_else(|| Ok(y.clone()), |bias| y.add(by_channel(&widened(bias)?, &y)?))
 }
 
-/// No elements, beside a tensor.
+/// An empty tensor on the device of another one.
 pub(crate) fn nothing(beside: &Tensor, dtype: DType) -> Result<Tensor> {
     full_on(beside.device(), &[0], Scalar::Int(0), Some(dtype))
 }
@@ -262,7 +266,7 @@ pub(crate) fn no_channels(op: &str, x: &Tensor) -> Error {
     )
 }
 
-/// Refuses parameters that have not one element per channel.
+/// Rejects parameters without exactly one element per channel.
 pub(crate) fn check_channels(op: &str, channels: usize, parameters: &[(&str, Option<&Tensor>)]) -> Result<()> {
     for &(name, parameter) in parameters {
         if let Some(parameter) = parameter.filter(|parameter| parameter.sizes() != [channels]) {

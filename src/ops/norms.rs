@@ -1,7 +1,7 @@
-//! Vector norms, and the cosine that they give.
+//! Vector norms and cosine similarity.
 //!
-//! Gradients come through the parts. Where a norm has a corner at 0 the parts are masked, so that the gradient there
-//! is 0 and not the product of 0 and infinity.
+//! Gradients come from the parts. At 0, where a norm is not differentiable, the parts are masked so that the gradient
+//! is 0. Otherwise it would be 0 times infinity.
 
 use crate::autograd::{Context, Function, apply};
 use crate::dispatch::library::Library;
@@ -23,21 +23,21 @@ static COSINE_SIMILARITY: Composite =
 
 /// Norms. 16-bit floats are computed in f32 and rounded once.
 impl Tensor {
-    /// `sum(|x|^p)^(1/p)` over dims, all if empty; for 0 the number of elements that are not 0, for infinity the
-    /// greatest magnitude, for minus infinity the least. The gradient where the norm is 0 is 0. The dims go away, or
-    /// keep size 1 if `keepdim`. The dtype is kept.
+    /// The vector norm of order `p`: `sum(|x|^p)^(1/p)` over `dims`. For `p` = 0 it is the number of nonzero elements,
+    /// for infinity the greatest magnitude, for minus infinity the least. Where the norm is 0 its gradient is 0. The
+    /// dims are removed, or keep size 1 if `keepdim`; no dims (`()`) means all. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, or a dim is out of range or named twice.
+    /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         VECTOR_NORM.call((self, p.into(), Some(dims.into().as_slice()), keepdim, None::<DType>))
     }
 
-    /// The cosine of the angle between two tensors along a dim; sizes are broadcast. Norms count as at least `eps`. The
-    /// dim goes away.
+    /// The cosine of the angle between two tensors along `dim`: `x · y / (max(|x|, eps) max(|y|, eps))`. Sizes are
+    /// broadcast, dtypes promoted. The dim is removed.
     ///
     /// # Errors
-    /// If the common dtype is not floating, the sizes do not broadcast, or the dim is out of range.
+    /// If the common dtype is not floating, if the sizes do not broadcast, or if the dim is out of range.
     pub fn cosine_similarity(&self, other: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
         COSINE_SIMILARITY.call((self, other, dim, eps))
     }
@@ -76,7 +76,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// `sum(|x|^p)^(1/p)` over dims; the limits of that for 0 (how many are not 0) and for both infinities.
+/// `sum(|x|^p)^(1/p)` over dims, with its limits for 0 (the number of nonzero elements) and for both infinities.
 fn vector_norm(
     op: &str,
     x: &Tensor,
@@ -109,7 +109,7 @@ fn vector_norm(
     norm.to_dtype(out)
 }
 
-/// How many elements are not 0. That is a step function of each: the result is recorded, but no gradient comes back.
+/// Counts nonzero elements. The count is a step function: it is recorded, but no gradient flows back.
 struct Count {
     dims: SmallVec<[i64; 4]>,
     keepdim: bool,
@@ -126,13 +126,13 @@ impl Function for Count {
     }
 }
 
-/// `function(x)`, but `value` without a gradient where `x` is 0.
+/// `function(x)`, and where `x` is 0 `value` without a gradient.
 fn but_at_zero(x: &Tensor, value: f64, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let is_zero = x.eq(0.0)?;
     function(&x.masked_fill(&is_zero, 1.0)?)?.masked_fill(&is_zero, value)
 }
 
-/// Each side is divided by its norm first, which must not fall below `eps`; that bound is no part of the gradient.
+/// Both sides are divided by their norms first. The lower bound `eps` has no gradient.
 fn cosine_similarity(x1: &Tensor, x2: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
     let op = "cosine_similarity";
     let dtype = promote_all([x1.ty().promote_operand(), x2.ty().promote_operand()]).unwrap_or(x1.dtype());

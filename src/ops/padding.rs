@@ -1,7 +1,7 @@
-//! Padding: by a constant, reflected, repeated, or from the other end.
+//! Padding: with a constant, by reflection, with the edge, or circular.
 //!
-//! Padding by a constant is a row of the op table. In the other cases each dim is one `index_select` by an index that
-//! is computed from a range, so that a negative pad crops.
+//! Padding with a constant is a row of the op table. In the other modes each dim is an `index_select` by an index that
+//! is computed from a range, so a negative pad crops.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -16,7 +16,7 @@ use crate::tensor::handle::Tensor;
 static PAD: Composite =
     Composite::new("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor");
 
-/// The operators for so many dims.
+/// The operators per number of padded dims.
 static BY_RANK: [(Composite, usize, Source); 6] = [
     (Composite::new("reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"), 1, Source::Reflected),
     (Composite::new("reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"), 2, Source::Reflected),
@@ -29,30 +29,30 @@ static BY_RANK: [(Composite, usize, Source); 6] = [
 /// Where the elements of a border come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Border {
-    /// Back from the edge, which is not repeated itself.
+    /// Mirrored at the edge. The edge element is not repeated.
     Reflect,
-    /// The edge.
+    /// The edge element.
     Replicate,
-    /// On from the other edge.
+    /// The elements at the opposite edge.
     Circular,
 }
 
-/// Elements put around those that are there.
+/// Padding.
 impl Tensor {
-    /// Pads the elements with `value`; negative numbers cut off. `pad` holds pairs (before, after), the last dim's
-    /// first; dims without a pair stay. Dtype is kept.
+    /// Pads with `value`. Negative numbers crop. `pad` holds pairs (before, after), starting with the last dim. Dims
+    /// without a pair are not padded. The dtype is kept.
     ///
     /// # Errors
-    /// If `pad` is no list of pairs, has too many of them, or cuts off more than there is.
+    /// If `pad` is not a list of pairs, has too many pairs, or crops more than there is.
     pub fn constant_pad_nd(&self, pad: impl Into<Dims>, value: impl Into<Scalar>) -> Result<Tensor> {
         call(Op::ConstantPadNd, &[self], &Attrs::from(ConstantPadNd { pad: ints(pad), value: Some(value.into()) }))
     }
 
-    /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
-    /// dim first. A negative count crops. The dtype is kept.
+    /// Pads the last one, two or three dims of `(N, C, …)` or `(C, …)` with existing elements. `pads` holds pairs
+    /// (before, after), starting with the last dim. Negative numbers crop. The dtype is kept.
     ///
     /// # Errors
-    /// If the counts do not fit the rank, or the border is wider than the source allows.
+    /// If the number of pairs does not fit the rank, or if the border is wider than its source.
     pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
         let mode = match border {
             Border::Reflect => "reflect",
@@ -85,11 +85,11 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 /// Where the elements of the border come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// Back from the edge, which is not repeated itself.
+    /// Mirrored at the edge. The edge element is not repeated.
     Reflected,
-    /// The edge.
+    /// The edge element.
     Repeated,
-    /// On from the other edge.
+    /// The elements at the opposite edge.
     Circular,
 }
 
@@ -110,14 +110,17 @@ fn pad(x: &Tensor, pads: &[i64], mode: &str, value: Option<f64>) -> Result<Tenso
     padded("pad", x, pads, source)
 }
 
-/// Pads the last dims, two numbers for each, the last dim first.
+/// Pads the last dims. `pads` holds pairs (before, after), starting with the last dim.
 fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> {
     let n_dims = pads.len() / 2;
     let has_samples = x.dim() == n_dims + 2;
     if !pads.len().is_multiple_of(2) || !(1..=3).contains(&n_dims) || !(has_samples || x.dim() == n_dims + 1) {
         let what =
             format!("padding {pads:?} of shape {:?}; 2, 4 or 6 numbers pad the last 1, 2 or 3 dims, ", x.sizes());
-        return Err(Error::NotImplemented { op: op.into(), what: what + "in front of which there are 1 or 2 more" });
+        return Err(Error::NotImplemented {
+            op: op.into(),
+            what: what + "and the input must have 1 or 2 dims in front of them",
+        });
     }
     let mut out = x.clone();
     for (nth, pair) in pads.chunks_exact(2).enumerate() {
@@ -130,7 +133,7 @@ fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> 
     if out.has_storage_of(x) { x.copy() } else { Ok(out) }
 }
 
-/// For each element of a padded dim, the one it is taken from.
+/// For each element of a padded dim, the index that it is read from.
 fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: Source) -> Result<Tensor> {
     let refuse = |hint: &str| {
         let what = format!("padding {pads:?} at dim {dim} of input shape {:?}", x.sizes());
@@ -150,15 +153,15 @@ fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: So
             all(-before)?.abs()?.neg()?.add(last)?.abs()?.neg()?.add(last)
         }
         Source::Circular => {
-            // What is cropped is gone before anything is taken from the other edge.
+            // Cropped elements are not copied to the opposite edge.
             let (start, end) = ((-before).max(0), size - (-after).max(0));
             let left = end - start;
             if before > left || after > left {
                 return refuse("it must be at most the size of the dim");
             }
             let wrapped = range_on(x.device(), start - before.max(0), end + after.max(0), None)?;
-            let behind = wrapped.ge(end)?.where_(wrapped.sub(left)?, &wrapped)?;
-            wrapped.lt(start)?.where_(wrapped.add(left)?, behind)
+            let wrapped_end = wrapped.ge(end)?.where_(wrapped.sub(left)?, &wrapped)?;
+            wrapped.lt(start)?.where_(wrapped.add(left)?, wrapped_end)
         }
     }
 }

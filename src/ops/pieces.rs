@@ -1,7 +1,7 @@
-//! Stretches of a dim: one of them, or all of them in order.
+//! Pieces of a dim: one of them, or all of them in order.
 //!
-//! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its
-//! own, also one without elements, so there are at most [`MAX_PIECES`].
+//! All results share the storage of the input. Negative dims count from the end. Each piece is a handle, even without
+//! elements, so one call returns at most [`MAX_PIECES`].
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -20,14 +20,14 @@ static UNBIND: Composite = Composite::new("unbind.int(Tensor(a -> *) self, int d
 static NARROW: Composite =
     Composite::new("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)").with_copy();
 
-/// The most pieces that one call gives: their handles alone take a gigabyte or so, whatever the tensor holds.
+/// The maximum number of pieces of one call. Their handles alone take about a gigabyte.
 const MAX_PIECES: usize = 1 << 22;
 
 impl Tensor {
-    /// `length` elements of `dim` from `start`; a negative start counts from the end.
+    /// The `length` elements of `dim` from `start` on. A negative start counts from the end. The result is a view.
     ///
     /// # Errors
-    /// If they do not lie inside the dim.
+    /// If the elements are not all inside the dim.
     pub fn narrow(&self, dim: i64, start: i64, length: usize) -> Result<Tensor> {
         let size = self.size_of("narrow", dim)?;
         if start < -size || start > size {
@@ -44,10 +44,11 @@ impl Tensor {
         }
     }
 
-    /// Pieces of `size` elements along `dim`; the last one may be shorter.
+    /// Splits the tensor into pieces of `size` elements along `dim`. The last piece may be shorter. The pieces are
+    /// views.
     ///
     /// # Errors
-    /// If the dim is out of range, `size` is 0 although the dim has elements, or there would be more than 2²² pieces.
+    /// If the dim is out of range, if `size` is 0 although the dim has elements, or if there are more than 2²² pieces.
     pub fn split(&self, size: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("split", dim)? as usize;
         if size == 0 && total != 0 {
@@ -60,10 +61,11 @@ impl Tensor {
             .collect()
     }
 
-    /// Pieces of these sizes along `dim`, which add up to its size.
+    /// Splits the tensor into pieces of these sizes along `dim`. The sizes must sum to that of the dim. The pieces are
+    /// views.
     ///
     /// # Errors
-    /// If the dim is out of range, or the sizes do not add up.
+    /// If the dim is out of range, or if the sizes do not sum to that of the dim.
     pub fn split_with_sizes(&self, sizes: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
         let (sizes, total) = (sizes.into(), self.size_of("split_with_sizes", dim)?);
         let sum = sizes.as_slice().iter().try_fold(0i64, |sum, &size| sum.checked_add(size).filter(|_| size >= 0));
@@ -83,24 +85,26 @@ impl Tensor {
         sizes.as_slice().iter().map(piece).collect()
     }
 
-    /// At most `n` pieces along `dim`, all of the same size but the last; fewer if elements run out.
+    /// Splits the tensor into at most `n` pieces of equal size along `dim`. The last piece may be shorter. There are
+    /// fewer than `n` if the elements run out. The pieces are views.
     ///
     /// # Errors
-    /// If the dim is out of range, `n` is 0, or there would be more than 2²² pieces.
+    /// If the dim is out of range, if `n` is 0, or if there are more than 2²² pieces.
     pub fn chunk(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("chunk", dim)? as usize;
         match (n, total) {
             (0, _) => Err(Error::argument("chunk", "cannot make 0 pieces; pass a positive number")),
-            // Nothing runs out where there is nothing.
+            // A dim without elements gives `n` empty pieces.
             (n, 0) => (0..countable("chunk", n)?).map(|_| self.piece(dim, 0, 0)).collect(),
             (n, total) => self.split(total.div_ceil(n), dim),
         }
     }
 
-    /// `n` pieces along `dim`; where they cannot all have one size, the first ones have one element more.
+    /// Splits the tensor into `n` pieces along `dim`. If they cannot have equal sizes, the first ones have one element
+    /// more. The pieces are views.
     ///
     /// # Errors
-    /// If the dim is out of range, or `n` is 0 or more than 2²².
+    /// If the dim is out of range, or if `n` is 0 or more than 2²².
     pub fn tensor_split(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("tensor_split", dim)? as usize;
         if n == 0 {
@@ -110,7 +114,8 @@ impl Tensor {
         (0..countable("tensor_split", n)?).map(|piece| self.piece(dim, start(piece), start(piece + 1))).collect()
     }
 
-    /// Pieces along `dim` that end before each of `indices`, and the rest. Indices are taken as in [`Tensor::slice`].
+    /// Splits the tensor along `dim` before each of `indices`. An index is interpreted as in [`Tensor::slice`]. The
+    /// pieces are views.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -122,11 +127,11 @@ impl Tensor {
         starts.zip(ends).map(|(start, end)| self.slice(dim, start, end, 1)).collect()
     }
 
-    /// As [`Tensor::tensor_split`] by a 0-dim i64 tensor, as [`Tensor::tensor_split_at`] by a 1-dim one. Its values are
-    /// read, which ends a trace.
+    /// Like [`Tensor::tensor_split`] with a 0-dim i64 tensor, and like [`Tensor::tensor_split_at`] with a 1-dim one.
+    /// Its values are read, which is a graph break.
     ///
     /// # Errors
-    /// If the tensor has more dims, another dtype or no data, and as the two methods.
+    /// If the tensor has more dims, another dtype or no data, or if the corresponding method fails.
     pub fn tensor_split_by(&self, tensor: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
         if tensor.dtype() != DType::I64 || tensor.dim() > 1 {
             let what = format!(
@@ -143,10 +148,10 @@ impl Tensor {
         self.tensor_split(n.unwrap_or(0), dim)
     }
 
-    /// One tensor per index of `dim`, which goes away.
+    /// Splits the tensor into one tensor per index of `dim`, which is removed. The results are views.
     ///
     /// # Errors
-    /// If the dim is out of range, or has more than 2²² indices.
+    /// If the dim is out of range, or if it has more than 2²² indices.
     pub fn unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
         let at = normalize_dim("unbind", dim, self.dim())?;
         let Some(&size) = self.sizes().get(at) else {
@@ -159,7 +164,7 @@ impl Tensor {
         self.slice(dim, start as i64, end.min(i64::MAX as usize) as i64, 1)
     }
 
-    /// The size of a dim, which a 0-dim tensor does not have.
+    /// The size of a dim. A 0-dim tensor has none.
     fn size_of(&self, op: &str, dim: i64) -> Result<i64> {
         if self.dim() == 0 {
             let what = format!("{op} expects at least a 1-dimensional tensor");
@@ -169,7 +174,7 @@ impl Tensor {
     }
 }
 
-/// That many pieces, if they can be had.
+/// Checks that this many pieces can be returned.
 fn countable(op: &str, n_pieces: usize) -> Result<usize> {
     if n_pieces <= MAX_PIECES {
         return Ok(n_pieces);
@@ -221,7 +226,7 @@ fn narrow_from(x: &Tensor, dim: i64, start: &Tensor, n: i64) -> Result<Tensor> {
     narrow(x, dim, start.to_dtype(DType::I64)?.item()?, n)
 }
 
-/// A number of elements.
+/// Checks a number of elements.
 fn length(op: &str, number: i64) -> Result<usize> {
     count(op, number).map_err(|_| {
         let what = format!("{op} expects a length that is non-negative, but got {number}");

@@ -1,9 +1,9 @@
-//! Arithmetic, powers, choices and limits, element by element: what takes arguments, overloads with numbers in place of
-//! tensors, and what is made of several of them.
+//! Element-wise arithmetic, powers, selection and limits: operators with arguments, overloads with numbers in place of
+//! tensors, and composites.
 //!
-//! Operators of one row without arguments, such as `mul` and `exp`, are in the op table, which writes their methods.
-//! Each operator has the dtype and the memory order that its parts give it. Those that PyTorch defines by parts round
-//! where its parts do.
+//! Operators that are one row without arguments, such as `mul` and `exp`, get their methods from the op table. The
+//! parts of a composite give its dtype and memory order. Operators that PyTorch computes in several steps round after
+//! the same steps.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -41,17 +41,17 @@ static DIV_NUMBER_ROUNDED: Composite =
 static FLOOR_DIVIDE_NUMBER: Composite =
     Composite::new("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor").with_writes();
 
-/// Element by element: what takes arguments.
+/// Element-wise operators with arguments.
 impl Tensor {
     row_methods! {
-        /// `self + other`; logical or for bools. Sizes are broadcast, dtypes promoted.
+        /// `self + other`, and logical or for bools. Sizes are broadcast, dtypes promoted.
         ///
         /// # Errors
         /// If the sizes do not broadcast.
         add add_<'a>(other: impl Into<Operand<'a>>)
             |x, call| call(Op::Add, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: Scalar::Int(1) }));
 
-        /// `self + alpha * other`. Sizes are broadcast, dtypes promoted; `alpha` is converted to the common dtype.
+        /// `self + alpha * other`. Sizes are broadcast, dtypes promoted. `alpha` is converted to the common dtype.
         ///
         /// # Errors
         /// If the sizes do not broadcast.
@@ -61,40 +61,41 @@ impl Tensor {
         /// `self - other`. Sizes are broadcast, dtypes promoted.
         ///
         /// # Errors
-        /// If the sizes do not broadcast or both operands are bools.
+        /// If the sizes do not broadcast, or if both operands are bools.
         sub sub_<'a>(other: impl Into<Operand<'a>>)
             |x, call| call(Op::Sub, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: Scalar::Int(1) }));
 
         /// `self - alpha * other`; see [`Tensor::add_scaled`].
         ///
         /// # Errors
-        /// If the sizes do not broadcast or both operands are bools.
+        /// If the sizes do not broadcast, or if both operands are bools.
         sub_scaled sub_scaled_<'a>(other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>)
             |x, call| call(Op::Sub, &[x, &*other.into().tensor()?], &Attrs::from(Add { alpha: alpha.into() }));
 
-        /// Each element raised to a power, a number or a tensor that is broadcast. Dtypes are promoted; a negative
-        /// power of an integer is the whole part of the quotient if the exponent is a tensor.
+        /// Each element to the power of `exponent`, a number or a tensor. Sizes are broadcast, dtypes promoted. An
+        /// integer to a negative power of a tensor is truncated to an integer.
         ///
         /// # Errors
-        /// For bools, for integers with a negative number, or if the sizes do not broadcast.
+        /// If both dtypes are bool, if an integer is raised to a negative number, or if the sizes do not broadcast.
         pow pow_<'a>(exponent: impl Into<Operand<'a>>) |x, call| match exponent.into() {
             Operand::Number(exponent) => call(Op::PowScalar, &[x], &Attrs::from(PowScalar { exponent })),
             exponent => call(Op::Pow, &[x, &*exponent.tensor()?], &[]),
         };
 
-        /// The quotient rounded as the word says: `floor` or `trunc`. Sizes are broadcast, dtypes promoted; integers
-        /// are divided as integers.
+        /// The quotient, rounded by `rounding_mode`: `floor` or `trunc`. Sizes are broadcast, dtypes promoted. Integers
+        /// are divided exactly.
         ///
         /// # Errors
-        /// If the word is another one, for bools, or if the sizes do not broadcast; dividing an integer by zero.
-        // The word is the user's; inference refuses one that it does not know.
+        /// If `rounding_mode` is another word, if both dtypes are bool, or if the sizes do not broadcast. If an integer
+        /// is divided by zero.
+        // The word comes from the user. Inference rejects one that it does not know.
         div_rounded div_rounded_<'a>(other: impl Into<Operand<'a>>, rounding_mode: &str)
             |x, call| call(Op::DivMode, &[x, &*other.into().tensor()?], &[Attr::Str(rounding_mode.into())]);
 
-        /// Between `self` and `end` by `weight`, a number or a tensor. Sizes are broadcast.
+        /// Linear interpolation: `self + weight * (end - self)`. `weight` is a number or a tensor. Sizes are broadcast.
         ///
         /// # Errors
-        /// If the dtypes are not one and the same floating one, or the sizes do not broadcast.
+        /// If the dtypes differ or are not floating, or if the sizes do not broadcast.
         lerp lerp_<'a>(end: &Tensor, weight: impl Into<Operand<'a>>) |x, call| match weight.into() {
             Operand::Number(weight) => call(Op::LerpScalar, &[x, end], &Attrs::from(LerpScalar { weight })),
             weight => call(Op::Lerp, &[x, end, &*weight.tensor()?], &[]),
@@ -103,79 +104,81 @@ impl Tensor {
         /// `self + value * a * b`. Sizes are broadcast, dtypes promoted.
         ///
         /// # Errors
-        /// For bools, a fractional `value` of integers, or if the sizes do not broadcast.
+        /// If the dtype is bool, if `value` is fractional and the dtype an integer, or if the sizes do not broadcast.
         addcmul addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>)
             |x, call| call(Op::Addcmul, &[x, a, b], &Attrs::from(Addcmul { value: value.into() }));
 
         /// `self + value * a / b`. Sizes are broadcast, dtypes promoted.
         ///
         /// # Errors
-        /// If the promoted dtype is not floating or the sizes do not broadcast.
+        /// If the promoted dtype is not floating, or if the sizes do not broadcast.
         addcdiv addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>)
             |x, call| call(Op::Addcdiv, &[x, a, b], &Attrs::from(Addcmul { value: value.into() }));
 
-        /// 0 below 0, 1 above, and the element of `values` at 0. Sizes are broadcast, the dtype is kept.
+        /// Heaviside step function: 0 for negative elements, 1 for positive ones, and the element of `values` for 0.
+        /// Sizes are broadcast. The dtype is kept.
         ///
         /// # Errors
-        /// If the dtypes differ or the sizes do not broadcast.
+        /// If the dtypes differ, or if the sizes do not broadcast.
         heaviside heaviside_(values: &Tensor) |x, call| call(Op::Heaviside, &[x, values], &[]);
 
-        /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given. Sizes are kept, integers are
-        /// raised to the default float.
+        /// Logit: `log(x / (1 - x))`. With `eps`, elements are clamped to `eps..=1 - eps` first. Sizes are kept.
+        /// Integers become the default floating dtype.
         ///
         /// # Errors
-        /// If there is no memory.
+        /// If there is not enough memory.
         logit logit_(eps: Option<f64>) |x, call| call(Op::Logit, &[x], &Attrs::from(Logit { eps }));
 
-        /// The nearest multiple of `10^-decimals`, ties to even. Sizes and dtype are kept.
+        /// Rounds to multiples of `10^-decimals`, with ties to even. Sizes and dtype are kept.
         ///
         /// # Errors
-        /// For bools.
+        /// If the dtype is bool.
         round_decimals round_decimals_(decimals: i64)
             |x, call| call(Op::RoundDecimals, &[x], &Attrs::from(RoundDecimals { decimals }));
     }
 
-    /// One number everywhere, in the dtype, sizes and memory order of `self`.
+    /// A tensor filled with one number, with the dtype, sizes and memory order of `self`.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         call(Op::FillScalar, &[self], &Attrs::from(Value { value: value.into() }))
     }
 
-    /// `a` where `self`, a bool condition, holds, else `b`. All sizes are broadcast, `a` and `b` promoted.
+    /// `a` where `self`, a bool condition, is true, and `b` elsewhere. All sizes are broadcast, the dtypes of `a` and
+    /// `b` promoted.
     ///
     /// # Errors
-    /// If `self` is not bool or the sizes do not broadcast.
+    /// If `self` is not bool, or if the sizes do not broadcast.
     pub fn where_<'a, 'b>(&self, a: impl Into<Operand<'a>>, b: impl Into<Operand<'b>>) -> Result<Tensor> {
         call(Op::Where, &[self, &*a.into().tensor()?, &*b.into().tensor()?], &[])
     }
 
     row_methods! {
-        /// Elements limited to `min..=max`; a bound that is `None` does not limit, a NaN stays. Bounds promote like
-        /// plain numbers.
+        /// Clamps elements to `min..=max`. `None` is no bound. NaNs are kept. Bounds promote like plain numbers. Sizes
+        /// are kept.
         ///
         /// # Errors
-        /// If both bounds are `None`, or for bools.
+        /// If both bounds are `None`, or if the dtype is bool.
         clamp clamp_(min: Option<Scalar>, max: Option<Scalar>)
             |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min, max }));
 
-        /// Elements not below `min`; see [`Tensor::clamp`].
+        /// Clamps elements from below. See [`Tensor::clamp`].
         ///
         /// # Errors
-        /// For bools.
+        /// If the dtype is bool.
         clamp_min clamp_min_(min: impl Into<Scalar>)
             |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: Some(min.into()), max: None }));
 
-        /// Elements not above `max`; see [`Tensor::clamp`].
+        /// Clamps elements from above. See [`Tensor::clamp`].
         ///
         /// # Errors
-        /// For bools.
+        /// If the dtype is bool.
         clamp_max clamp_max_(max: impl Into<Scalar>)
             |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: None, max: Some(max.into()) }));
     }
 
-    /// Each element raised to a power, a number or a tensor that is broadcast, in f64 whatever the dtypes. Sizes are
+    /// Each element to the power of `exponent`, a number or a tensor, computed in f64. The result is f64. Sizes are
     /// broadcast.
     ///
     /// # Errors
@@ -187,10 +190,11 @@ impl Tensor {
         }
     }
 
-    /// In-place form of [`Tensor::float_power`]: views of the same elements see it. The result is rounded to the dtype.
+    /// In-place form of [`Tensor::float_power`]. Views of the same elements change too. The result is rounded to the
+    /// dtype of `self`.
     ///
     /// # Errors
-    /// As [`Tensor::float_power`] and [`Tensor::copy_`], and for integers and bools.
+    /// Same as [`Tensor::float_power`] and [`Tensor::copy_`]. Also if the dtype is not floating.
     pub fn float_power_<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<()> {
         match exponent.into() {
             Operand::Number(exponent) => FLOAT_POWER_BY_NUMBER.call_in_place((self, exponent)),
@@ -198,11 +202,11 @@ impl Tensor {
         }
     }
 
-    /// `nan` (0 if it is `None`) for NaNs, `posinf` and `neginf` (the greatest and the least finite number of the
-    /// dtype) for infinities. Sizes and dtype are kept.
+    /// Replaces NaNs by `nan` (default 0), and infinities by `posinf` and `neginf` (default: the greatest and least
+    /// finite numbers of the dtype). Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn nan_to_num(&self, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
         NAN_TO_NUM.call((self, nan, posinf, neginf))
     }
@@ -235,7 +239,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// What takes one operand or the other.
+/// Operators that select between operands.
 fn choices(library: &mut Library) -> Result<()> {
     library
         .def_kernel(
@@ -306,11 +310,11 @@ fn nan_to_num(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<
     x.isneginf()?.where_(neginf.unwrap_or(-greatest), &below)
 }
 
-/// The greatest finite number of a floating dtype.
+/// The greatest finite number of a floating dtype. `None` for other dtypes.
 fn greatest_finite(dtype: DType) -> Option<f64> {
     match dtype {
         DType::F16 => Some(65504.0),
-        // 2^128 less half a last place of the width before it.
+        // 2^128 minus half a unit in the last place.
         DType::BF16 => Some((2.0 - 1.0 / 128.0) * 2_f64.powi(127)),
         DType::F32 => Some(f64::from(f32::MAX)),
         DType::F64 => Some(f64::MAX),
@@ -323,7 +327,7 @@ fn isclose(x: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) ->
     if x.dtype() != other.dtype() {
         return Err(Error::argument(op, format!("{} did not match {}; convert one side", x.dtype(), other.dtype())));
     }
-    // A NaN is refused too.
+    // Rejects NaN too.
     let is_tolerance = |value: f64| value >= 0.0;
     if !is_tolerance(rtol) || !is_tolerance(atol) {
         return Err(Error::argument(op, format!("rtol is {rtol} and atol {atol}; they must not be negative")));
@@ -340,8 +344,8 @@ fn isclose(x: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) ->
     close.logical_or(actual.isfinite()?.logical_and(actual.le(&allowed)?)?)
 }
 
-/// Overloads with a number that are not called `Scalar`, or that there is one more of: the op, the overload with the
-/// number on the right, and that with the number on the left. Operators are named as they came to be in ATen.
+/// Overloads with a number that have special names: the op, the overload with the number on the right, and the overload
+/// with the number on the left. ATen's names are historical.
 const OVERLOADS: [(Op, &str, Option<&str>); 7] = [
     (Op::BitwiseLeftShift, "Tensor_Scalar", Some("Scalar_Tensor")),
     (Op::BitwiseRightShift, "Tensor_Scalar", Some("Scalar_Tensor")),
@@ -352,7 +356,7 @@ const OVERLOADS: [(Op, &str, Option<&str>); 7] = [
     (Op::Xlogy, "Scalar_Other", Some("Scalar_Self")),
 ];
 
-/// Overloads with numbers of the rows that have the overload `Tensor`.
+/// Registers the overloads with numbers for rows that have the overload `Tensor`.
 fn numbers(library: &mut Library) -> Result<()> {
     for &op in Op::ALL {
         let Schema::Binary("Tensor") = op.row().schema else { continue };
@@ -361,7 +365,7 @@ fn numbers(library: &mut Library) -> Result<()> {
             &format!("{}.{right}(Tensor self, Scalar other) -> Tensor", op.name()),
             move |x: &Tensor, number: Scalar| call(op, &[x, &Tensor::number(number)?], &[]),
         )?;
-        // `xlogy` is not written: its numbers may be on either side.
+        // `xlogy` has no in-place overloads: its number may be on either side.
         if op != Op::Xlogy {
             written_forms::define(library, &operator, None, None)?;
         }

@@ -1,8 +1,8 @@
-//! Pooling: the greatest or the mean element of each window.
+//! Pooling: the maximum or the mean of each window.
 //!
-//! Windows are views, folded in one launch. The greatest element is found by its place and then gathered, so that its
-//! gradient goes there and nowhere else. Inputs have channels and perhaps a batch in front of the dims that windows run
-//! over. 16-bit floats are averaged in f32. Adaptive pooling is in `adaptive_pooling.rs`.
+//! Windows are views, and each is reduced in one launch. A maximum is found by its index and then gathered, so its
+//! gradient flows to that index alone. Inputs have channels, and optionally a batch, in front of the pooled dims. Means
+//! of 16-bit floats are computed in f32. Adaptive pooling is in `adaptive_pooling.rs`.
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
@@ -68,16 +68,16 @@ static AVG_POOL1D: Composite = avg_pool!(1, "");
 static AVG_POOL: [Composite; 2] =
     [avg_pool!(2, ", int? divisor_override=None"), avg_pool!(3, ", int? divisor_override=None")];
 
-/// The windows of [`Tensor::max_pool2d`] and its kin; a list of one number holds for all dims.
+/// The options of [`Tensor::max_pool2d`] and its variants. A list of one number is for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxPool {
-    /// From one window to the next; windows side by side if empty.
+    /// The distance between windows. If empty, it is the size of a window.
     pub stride: Dims,
-    /// What is put around the input, and never chosen.
+    /// The padding of the input. A padding element is never the maximum.
     pub padding: Dims,
-    /// From one element of a window to the next.
+    /// The distance between elements of a window.
     pub dilation: Dims,
-    /// Whether a last window may reach beyond the padding.
+    /// Whether the number of windows is rounded up, so that the last window may reach beyond the padding.
     pub ceil_mode: bool,
 }
 
@@ -87,18 +87,18 @@ impl Default for MaxPool {
     }
 }
 
-/// The windows of [`Tensor::avg_pool2d`] and its kin; a list of one number holds for all dims.
+/// The options of [`Tensor::avg_pool2d`] and its variants. A list of one number is for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvgPool {
-    /// From one window to the next; windows side by side if empty.
+    /// The distance between windows. If empty, it is the size of a window.
     pub stride: Dims,
-    /// Zeros that are put around the input.
+    /// The number of zeros at both ends of each dim.
     pub padding: Dims,
-    /// Whether a last window may reach beyond the padding.
+    /// Whether the number of windows is rounded up, so that the last window may reach beyond the padding.
     pub ceil_mode: bool,
-    /// Whether the padding counts as elements.
+    /// Whether padding counts in the number of elements.
     pub count_include_pad: bool,
-    /// What to divide by instead of the number of elements.
+    /// The divisor, instead of the number of elements.
     pub divisor: Option<i64>,
 }
 
@@ -110,10 +110,12 @@ impl Default for AvgPool {
 
 /// Pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
-    /// The greatest element of each window of the last dim; a NaN wins. `(N, C, L)` or `(C, L)`; the dtype is kept.
+    /// The maximum of each window of the last dim. NaN is the greatest. The input is `(N, C, L)` or `(C, L)`. `L`
+    /// becomes `(L + 2 padding - dilation (kernel - 1) - 1) / stride + 1`, rounded down (up in `ceil_mode`). The dtype
+    /// is kept.
     ///
     /// # Errors
-    /// For bools, or if ranks or numbers do not fit.
+    /// If the dtype is bool, or if the rank or a number does not fit.
     pub fn max_pool1d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -121,11 +123,11 @@ impl Tensor {
         MAX_POOL[0].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The greatest element of each window of the last two dims; a NaN wins. `(N, C, H, W)` or `(C, H, W)`; the dtype
-    /// is kept.
+    /// The maximum of each window of the last two dims. NaN is the greatest. The input is `(N, C, H, W)` or `(C, H,
+    /// W)`. `H` and `W` change like `L` in [`Tensor::max_pool1d`]. The dtype is kept.
     ///
     /// # Errors
-    /// For bools, or if ranks or numbers do not fit.
+    /// If the dtype is bool, or if the rank or a number does not fit.
     pub fn max_pool2d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -133,11 +135,11 @@ impl Tensor {
         MAX_POOL[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The greatest element of each window of the last two dims, and its place (i64) in its plane, row-major; the first
-    /// of equal ones, the last NaN. `(N, C, H, W)` or `(C, H, W)`; the dtype is kept.
+    /// Like [`Tensor::max_pool2d`], and also returns the index (i64) of each maximum in its plane, row-major. Among
+    /// equal elements it is the first, among NaNs the last.
     ///
     /// # Errors
-    /// For bools, or if ranks or numbers do not fit.
+    /// If the dtype is bool, or if the rank or a number does not fit.
     pub fn max_pool2d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -145,10 +147,11 @@ impl Tensor {
         MAX_POOL_WITH_INDICES[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The mean of each window of the last dim. `divisor` is not used. `(N, C, L)` or `(C, L)`; the dtype is kept.
+    /// The mean of each window of the last dim. The input is `(N, C, L)` or `(C, L)`. `L` becomes `(L + 2 padding -
+    /// kernel) / stride + 1`, rounded down (up in `ceil_mode`). The dtype is kept. `divisor` is ignored.
     ///
     /// # Errors
-    /// If the dtype is neither floating nor i64, or ranks or numbers do not fit.
+    /// If the dtype is neither floating nor i64, or if the rank or a number does not fit.
     pub fn avg_pool1d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
         let AvgPool { stride, padding, ceil_mode, count_include_pad, .. } = options;
         let kernel = kernel.into();
@@ -156,10 +159,11 @@ impl Tensor {
         AVG_POOL1D.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad))
     }
 
-    /// The mean of each window of the last two dims. `(N, C, H, W)` or `(C, H, W)`; the dtype is kept.
+    /// The mean of each window of the last two dims. The input is `(N, C, H, W)` or `(C, H, W)`. `H` and `W` change
+    /// like `L` in [`Tensor::avg_pool1d`]. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is neither floating nor i64, ranks or numbers do not fit, or the divisor is 0.
+    /// If the dtype is neither floating nor i64, if the rank or a number does not fit, or if the divisor is 0.
     pub fn avg_pool2d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
         let AvgPool { stride, padding, ceil_mode, count_include_pad, divisor } = options;
         let kernel = kernel.into();
@@ -220,7 +224,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// The windows of one dim: window `i` begins at `i * stride - padding`.
+/// The windows of one dim. Window `i` starts at `i * stride - padding`.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
     size: i64,
@@ -231,8 +235,8 @@ struct Pool {
     count: i64,
 }
 
-/// The windows over the last `n` dims. No stride means that of windows side by side; with `ceil` a last window may
-/// reach beyond the padding, as long as it begins before.
+/// The windows over the last `n` dims. An empty stride means the size of a window. With `ceil` the last window may
+/// reach beyond the padding, but must start before it.
 fn pools(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<Vec<Pool>> {
     if x.dim() != n + 1 && x.dim() != n + 2 {
         let what = format!("expected {}-dim or {}-dim input, but got {:?}", n + 1, n + 2, x.sizes());
@@ -280,7 +284,7 @@ fn pools(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Resu
 }
 
 impl Pool {
-    /// Whether no element of a window is inside: a dilated window may step over a small input.
+    /// Whether a window contains no element of the input. A dilated window may step over a small input.
     fn misses(self, window: i64) -> bool {
         let begin = window * self.stride - self.padding;
         let first = if begin < 0 { begin.rem_euclid(self.dilation) } else { begin };
@@ -292,7 +296,7 @@ fn list_of(pools: &[Pool], number: fn(&Pool) -> i64) -> Ints {
     pools.iter().map(number).collect()
 }
 
-/// `x` with its last `n` dims as one.
+/// Joins the last `n` dims of `x`.
 fn planes(x: &Tensor, n: usize) -> Result<Tensor> {
     let (outer, plane) = x.sizes().split_at(x.dim() - n);
     x.reshape(&[outer, &[plane.iter().product()]].concat()[..])
@@ -337,14 +341,14 @@ fn max_pool_backward(
     sum.view(x.sizes())?.to_dtype(x.dtype())
 }
 
-/// What the sum of a window is divided by.
+/// The divisor of the sum of a window.
 #[derive(Clone, Copy)]
 enum Divisor {
-    /// The elements of the window that are inside the padded input.
+    /// The number of the window's elements inside the padded input.
     WithPadding,
-    /// The elements of the window that are inside the input.
+    /// The number of the window's elements inside the input.
     Inside,
-    /// This.
+    /// A fixed number.
     Given(i64),
 }
 
@@ -357,7 +361,7 @@ impl Divisor {
         }
     }
 
-    /// `sum` divided; the last dims are those of the windows.
+    /// Divides `sum`, whose last dims are those of the windows.
     fn divide(self, op: &str, sum: &Tensor, pools: &[Pool]) -> Result<Tensor> {
         if let Divisor::Given(0) = self {
             return Err(Error::argument(op, "divisor_override must not be zero"));
@@ -380,11 +384,11 @@ impl Divisor {
         if sum.dtype().is_float() {
             return sum.div(divisor);
         }
-        // Whole numbers are divided as such: what is left over is dropped.
+        // Integers are divided and truncated.
         sum.to_dtype(DType::F64)?.div(divisor)?.trunc()?.to_dtype(sum.dtype())
     }
 
-    /// How many elements each window has.
+    /// The number of elements of each window.
     fn counts(self, device: Device, pools: &[Pool]) -> Result<Tensor> {
         let mut all: Option<Tensor> = None;
         for (d, pool) in pools.iter().enumerate() {
@@ -428,7 +432,7 @@ fn avg_pool(
     divisor.divide(op, &windows.sum(elements, false)?, &pools)?.to_dtype(x.dtype())
 }
 
-/// Every window spreads its share evenly: a transposed convolution by ones, cut to the input.
+/// Each window spreads its gradient evenly: a transposed convolution by ones, cropped to the input.
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn avg_pool_backward(
     gradient: &Tensor,

@@ -1,8 +1,8 @@
 //! Matrix products.
 //!
-//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of any
-//! rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a single
-//! `mm`.
+//! `mm` and `bmm` are rows of the op table, which neither broadcast nor promote. [`Tensor::matmul`] reduces operands of
+//! any rank to one of them, by views where strides allow. If only one side has batches, they are folded into the rows
+//! of a single `mm`.
 
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::library::Library;
@@ -21,54 +21,55 @@ static DOT: Composite = Composite::new("dot(Tensor self, Tensor tensor) -> Tenso
 static MV: Composite = Composite::new("mv(Tensor self, Tensor vec) -> Tensor");
 static OUTER: Composite = Composite::new("outer(Tensor self, Tensor vec2) -> Tensor");
 
-/// Products that are one row of the op table.
+/// Matrix products that are one row of the op table.
 impl Tensor {
-    /// Matrix product of `(m, k)` and `(k, n)`: `(m, n)`, in the common dtype.
+    /// Matrix product of `(m, k)` and `(k, n)`: `(m, n)`. Both have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// If an operand is not 2-dim, the inner sizes or the dtypes differ, or for bools.
+    /// If an operand is not 2-dim, if the inner sizes or the dtypes differ, or if the dtype is bool.
     pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
         call(Op::Mm, &[self, other], &[])
     }
 
-    /// Matrix products of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast. Both have one dtype, which
-    /// the result gets.
+    /// Batched matrix product of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast. Both have the same
+    /// dtype, which the result gets.
     ///
     /// # Errors
-    /// If an operand is not 3-dim, the batch sizes, inner sizes or dtypes differ, or for bools.
+    /// If an operand is not 3-dim, if batch sizes, inner sizes or dtypes differ, or if the dtype is bool.
     pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
         call(Op::Bmm, &[self, other], &[])
     }
 
-    /// Like [`Tensor::mm`], with a result of dtype `out_dtype`: that of the operands, or [`DType::F32`] if those are
-    /// 16-bit floats. Their products are summed in f32, and with `F32` the sums are not rounded.
+    /// Like [`Tensor::mm`], with a result of dtype `out_dtype`: the operands' dtype, or [`DType::F32`] for 16-bit
+    /// floats. Then the sums in f32 are not rounded.
     ///
     /// # Errors
-    /// As [`Tensor::mm`], or for another `out_dtype`.
+    /// Same as [`Tensor::mm`]. Also for another `out_dtype`.
     pub fn mm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
         call(Op::MmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
 
-    /// As [`Tensor::bmm`], with a result of dtype `out_dtype`; see [`Tensor::mm_dtype`].
+    /// Like [`Tensor::bmm`], with a result of dtype `out_dtype`. See [`Tensor::mm_dtype`].
     ///
     /// # Errors
-    /// As [`Tensor::bmm`], or for another `out_dtype`.
+    /// Same as [`Tensor::bmm`]. Also for another `out_dtype`.
     pub fn bmm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
         call(Op::BmmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
 
-    /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product. All have one dtype, which the result gets.
+    /// `self + mat1 @ mat2`. `mat1` is `(m, k)`, `mat2` is `(k, n)`, and `self` is broadcast to `(m, n)`. All have the
+    /// same dtype, which the result gets.
     ///
     /// # Errors
-    /// As [`Tensor::mm`], and if `self` is larger than the product or of another dtype.
+    /// Same as [`Tensor::mm`]. Also if `self` does not broadcast to the product or has another dtype.
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
         self.addmm_scaled(mat1, mat2, 1, 1)
     }
 
-    /// `beta * self + alpha * (mat1 @ mat2)`; see [`Tensor::addmm`].
+    /// `beta * self + alpha * (mat1 @ mat2)`. See [`Tensor::addmm`].
     ///
     /// # Errors
-    /// As [`Tensor::addmm`].
+    /// Same as [`Tensor::addmm`].
     pub fn addmm_scaled(
         &self,
         mat1: &Tensor,
@@ -79,19 +80,19 @@ impl Tensor {
         call(Op::Addmm, &[self, mat1, mat2], &Attrs::from(Addmm { beta: beta.into(), alpha: alpha.into() }))
     }
 
-    /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product. All have one dtype, which the
-    /// result gets.
+    /// `self + batch1 @ batch2`. `batch1` is `(b, m, k)`, `batch2` is `(b, k, n)`, and `self` is broadcast to `(b, m,
+    /// n)`. All have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// As [`Tensor::bmm`], and if `self` is larger than the product or of another dtype.
+    /// Same as [`Tensor::bmm`]. Also if `self` does not broadcast to the product or has another dtype.
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         self.baddbmm_scaled(batch1, batch2, 1, 1)
     }
 
-    /// `beta * self + alpha * (batch1 @ batch2)`; see [`Tensor::baddbmm`].
+    /// `beta * self + alpha * (batch1 @ batch2)`. See [`Tensor::baddbmm`].
     ///
     /// # Errors
-    /// As [`Tensor::baddbmm`].
+    /// Same as [`Tensor::baddbmm`].
     pub fn baddbmm_scaled(
         &self,
         batch1: &Tensor,
@@ -103,25 +104,25 @@ impl Tensor {
     }
 }
 
-/// Products made of those.
+/// Products made of those rows.
 impl Tensor {
-    /// Inner product of two 1-dim tensors of one size: 0-dim. Both have one dtype, which the result gets.
+    /// Inner product of two 1-dim tensors of the same size: 0-dim. Both have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
+    /// If an operand is not 1-dim, if the sizes or dtypes differ, or if the dtype is bool.
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
         DOT.call((self, other))
     }
 
-    /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`. Both have one dtype, which the result gets.
+    /// Product of a matrix `(m, k)` and a vector `(k)`: `(m)`. Both have the same dtype, which the result gets.
     ///
     /// # Errors
-    /// If the ranks, inner sizes or dtypes do not fit, or for bools.
+    /// If ranks, inner sizes or dtypes do not fit, or if the dtype is bool.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
         MV.call((self, vector))
     }
 
-    /// Every element of a `(n)` vector times every element of a `(m)` vector: `(n, m)`. Dtypes are promoted.
+    /// Outer product of vectors `(n)` and `(m)`: `(n, m)`. Dtypes are promoted.
     ///
     /// # Errors
     /// If an operand is not 1-dim.
@@ -129,33 +130,36 @@ impl Tensor {
         OUTER.call((self, other))
     }
 
-    /// Matrix product over the last two dims, those in front broadcast.
+    /// Matrix product over the last two dims. The dims in front are broadcast. Both have the same dtype, which the
+    /// result gets.
     ///
-    /// A 1-dim left operand is a row, a 1-dim right operand a column; the dim they lend does not appear in the result.
+    /// A 1-dim left operand is a row, and a 1-dim right operand is a column. That dim does not appear in the result.
     ///
     /// # Errors
-    /// If an operand is 0-dim, the inner sizes or dtypes differ, the batches do not broadcast, or for bools.
+    /// If an operand is 0-dim, if the inner sizes or dtypes differ, if the batches do not broadcast, or if the dtype is
+    /// bool.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         MATMUL.call((self, other))
     }
 
-    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; with a
-    /// weight of `(in)` and a bias of `(1)` or `()` it gives `(…)`. All have one dtype, which the result gets.
+    /// Linear layer: `self @ weight' + bias`. `self` is `(…, in)`, `weight` is `(out, in)`, and `bias` is `(out)`: the
+    /// result is `(…, out)`. With a weight of `(in)`, and a bias of `(1)` or `()`, the result is `(…)`. All have the
+    /// same dtype, which the result gets.
     ///
     /// # Errors
-    /// If the weight has neither 1 nor 2 dims, sizes or dtypes do not fit, or for bools.
+    /// If the weight has neither 1 nor 2 dims, if sizes or dtypes do not fit, or if the dtype is bool.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         LINEAR.call((self, weight, bias))
     }
 }
 
-// What those are made of.
+// Decompositions of these products.
 
 fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if left.dim() != 1 || right.dim() != 1 || left.numel() != right.numel() {
         return Err(mismatch("dot", left, right, "both must be 1-dim and of one size"));
     }
-    // An element of a product is one chain of additions, each of which waits for the one before; a sum has many.
+    // An element of a matrix product is one chain of dependent additions. A sum has many accumulators, so it is faster.
     if left.dtype() == right.dtype() && matches!(left.dtype(), DType::F32 | DType::F64) {
         return left.mul(right)?.sum_all();
     }
@@ -207,7 +211,7 @@ fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
             fold(left, &right.squeeze(&batch[..])?)
         }
         (1 | 2, 3..) if folds(&right.transpose(-2, -1)?) => {
-            // (a b)' = b' a', and the batches are on the left of that.
+            // `(a b)' = b' a'`, which has the batches on the left.
             let product = fold(&right.transpose(-2, -1)?, &left.t()?)?;
             if left.dim() == 1 { Ok(product) } else { product.transpose(-2, -1) }
         }
@@ -243,24 +247,24 @@ fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     }
 }
 
-/// Whether all dims but the last join into one without a copy.
+/// Whether all dims except the last can be joined without a copy.
 fn folds(left: &Tensor) -> bool {
     let (rows, inner) = rows_of(left);
     left.numel() == 0 || left.array().layout.view(&[rows, inner]).is_some()
 }
 
-/// Whether gradients will be asked for. That of a matrix which all batches share is then one product too, summed in one
-/// go, rather than the sum of a rounded product per batch.
+/// Whether gradients are recorded. If all batches share a matrix, its gradient is then one product, summed without
+/// intermediate rounding. Otherwise it would be the sum of one rounded product per batch.
 fn is_recorded(left: &Tensor, right: &Tensor) -> bool {
     is_grad_enabled() && (left.requires_grad() || right.requires_grad())
 }
 
-/// Whether all batches are one.
+/// Whether all batch dims have size 1.
 fn is_one_matrix(right: &Tensor) -> bool {
     right.sizes()[..right.dim() - 2].iter().all(|&size| size == 1)
 }
 
-/// The product of all sizes but the last, and the last.
+/// The product of all sizes except the last, and the last size.
 fn rows_of(left: &Tensor) -> (usize, usize) {
     match left.sizes() {
         [outer @ .., inner] => (outer.iter().product(), *inner),
@@ -279,7 +283,7 @@ fn fold(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     unsafe_view(&matrix.mm(right)?, &[outer, &right.sizes()[1..]].concat())
 }
 
-/// Both sides expanded to the common batch and folded to 3 dims.
+/// Expands both sides to the common batch and folds them to 3 dims.
 fn batched(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let (left_is_row, right_is_column) = (left.dim() == 1, right.dim() == 1);
     let left = if left_is_row { left.unsqueeze(0)? } else { left.clone() };

@@ -1,9 +1,9 @@
-//! Random tensors. Numbers written into a tensor are in `random_fills.rs`, dropout in `dropout.rs`.
+//! Random factories. Random numbers written into a tensor are in `random_fills.rs`, dropout is in `dropout.rs`.
 //!
-//! Every function draws a key from a generator and calls one op of the table on it. So the numbers are those that
-//! [`crate::ir::random`] defines, on every device. A compiled function draws anew in each call, in eager's order. The
-//! functions of [`Tensor`] draw from the default generator of the device, those of [`Generator`] from that one.
-//! Elements are numbered in the order of their memory: row-major, or as the model lies for the `_like` forms.
+//! Every function draws a key from a generator and calls one op of the table on it. [`crate::ir::random`] defines the
+//! numbers, which are the same on every device. A compiled function draws anew at each call, in the order of eager
+//! mode. The functions of [`Tensor`] use the default generator of the device, and those of [`Generator`] use that
+//! generator. Elements are numbered in memory order: row-major, or that of the model for the `_like` forms.
 
 use crate::device::{Device, DeviceKind, Generator, GeneratorState};
 use crate::dispatch::library::Library;
@@ -18,7 +18,7 @@ use crate::ops::factories::{laid_out, strides_like};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
 
-/// Where numbers come from and where they go.
+/// The generator and the device of a draw.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw<'a> {
     /// `None` is the default generator of the device.
@@ -29,7 +29,7 @@ pub(crate) struct Draw<'a> {
 impl Draw<'_> {
     const CPU: Draw<'static> = Draw { generator: None, device: Device::CPU };
 
-    /// The key of a draw of `n` numbers of `words` words each. Nothing is drawn on the meta device.
+    /// The key for `n` numbers of `words` words each. Nothing is drawn for the meta device.
     fn key(self, op: &str, n: usize, words: usize, dtype: DType) -> Result<Tensor> {
         if let Some(generator) = self.generator
             && generator.device().kind != self.device.kind
@@ -50,8 +50,8 @@ impl Draw<'_> {
         }
     }
 
-    /// Calls a random op of the table for the public op `name`. Inside `vmap` every slice gets numbers of its own where
-    /// that is wanted: those of a dim more, which is mapped.
+    /// Calls a random op of the table for the public op `name`. If slices inside `vmap` draw different numbers, the
+    /// draw has the mapped dims in addition.
     fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, attrs: impl Fn(Ints) -> Attrs) -> Result<Tensor> {
         let mut draw = |sizes: &[usize]| self.call_unmapped(name, op, sizes, words, &attrs);
         match observer() {
@@ -60,7 +60,7 @@ impl Draw<'_> {
         }
     }
 
-    /// As [`Draw::call`], outside `vmap`.
+    /// Like [`Draw::call`], outside `vmap`.
     fn call_unmapped(
         self,
         name: &str,
@@ -69,7 +69,7 @@ impl Draw<'_> {
         words: DType,
         attrs: impl Fn(Ints) -> Attrs,
     ) -> Result<Tensor> {
-        // Also checked before the sizes become signed numbers; a normal number takes two words.
+        // Also checked before the sizes become i64. A normal number takes two words.
         let n = checked_numel(name, sizes, 16)?;
         let per_number = if op == Op::RandomNormal { 2 } else { 1 };
         let key = self.key(name, n, per_number, words)?;
@@ -80,7 +80,7 @@ impl Draw<'_> {
         };
         match self.device.kind {
             DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda => Ok(numbers),
-            // The same numbers, made on the host.
+            // The same numbers, computed on the host.
             DeviceKind::PrivateUse1 => numbers.to_device(self.device),
         }
     }
@@ -118,7 +118,7 @@ impl Draw<'_> {
             let what = format!("a permutation of {n} numbers does not fit {dtype}, which counts to {greatest}");
             return Err(Error::argument("randperm", what));
         }
-        // Words of 64 bits are all different, or as good as: two of a million agree once in 30 million permutations.
+        // 64-bit words are practically distinct: among a million, two are equal once in 30 million permutations.
         let words = self.call("randperm", Op::RandomBits, &[n], DType::I64, drawn(DType::I64))?;
         let order = call(Op::Argsort, &[&words], &Attrs::from(Argsort { stable: true, dim: 0, descending: false }))?;
         order.to_dtype(dtype)
@@ -132,7 +132,7 @@ impl Draw<'_> {
         self.call("bernoulli", Op::RandomBernoulli, sizes, DType::I32, |size| RandomBernoulli { size, p }.into())
     }
 
-    /// Truth values of the sizes of `probabilities`, in their dtype, each one with its own probability.
+    /// Zeros and ones in the dtype of `probabilities`. Each element is one with its own probability.
     pub(crate) fn bernoulli_of(self, probabilities: &Tensor) -> Result<Tensor> {
         let dtype = probabilities.dtype();
         need_float("bernoulli", dtype)?;
@@ -141,18 +141,18 @@ impl Draw<'_> {
         uniform.lt(probabilities)?.to_dtype(dtype)
     }
 
-    /// The mask of a dropout of `x`, true where an element is kept.
+    /// The mask of a dropout of `x`: true where an element is kept.
     pub(crate) fn mask(self, x: &Tensor, p: f64) -> Result<Tensor> {
         like(x, |sizes| self.bernoulli(sizes, 1.0 - p))
     }
 }
 
-/// The arguments of an op that draws numbers of a dtype, by the sizes.
+/// The attributes of an op that draws numbers of a dtype, given the sizes.
 fn drawn(dtype: DType) -> impl Fn(Ints) -> Attrs {
     move |size| Drawn { size, dtype: Some(dtype) }.into()
 }
 
-/// A tensor with the sizes of `model` whose memory is ordered as an element-wise result of it would be.
+/// A tensor with the sizes of `model`, whose memory order is that of an element-wise result.
 pub(crate) fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
     let sizes = model.sizes();
     laid_out(sizes, &elementwise_strides(sizes, &[(sizes, model.strides())]), make)
@@ -165,7 +165,7 @@ pub(crate) fn need_float(op: &str, dtype: DType) -> Result<()> {
     Err(Error::dtype(op, dtype, "a floating dtype", "use randint for whole numbers"))
 }
 
-/// The least and greatest whole number up to which a dtype holds all of them.
+/// The least and greatest integers between which a dtype represents all integers.
 pub(crate) fn whole_numbers(dtype: DType) -> (i64, i64) {
     let float = |digits: u32| (-(1 << digits), 1 << digits);
     match dtype {
@@ -183,7 +183,7 @@ pub(crate) fn whole_numbers(dtype: DType) -> (i64, i64) {
 }
 
 impl Tensor {
-    /// Uniform numbers in [0, 1) of a floating dtype. Row-major, on the CPU.
+    /// Uniform random numbers in [0, 1). The dtype must be floating. The result is row-major and on the CPU.
     ///
     /// ```
     /// # fn main() -> opfuse::Result<()> {
@@ -197,103 +197,103 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the dtype is not floating, there are too many elements, or no memory.
+    /// If the dtype is not floating, if there are too many elements, or if there is not enough memory.
     pub fn rand(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         Draw::CPU.uniform(sizes, dtype)
     }
 
-    /// Numbers of the standard normal distribution, of a floating dtype. Row-major, on the CPU.
+    /// Random numbers of the standard normal distribution. The dtype must be floating. The result is row-major and on
+    /// the CPU.
     ///
     /// # Errors
-    /// As [`Tensor::rand`].
+    /// Same as [`Tensor::rand`].
     pub fn randn(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         Draw::CPU.normal(sizes, dtype)
     }
 
-    /// Whole numbers from `low` up to but without `high`, each as likely as any other: i64. Row-major, on the CPU.
+    /// Uniform random integers from `low` to below `high`, as i64. The result is row-major and on the CPU.
     ///
     /// # Errors
-    /// If the range is empty, there are too many elements, or no memory.
+    /// If the range is empty, if there are too many elements, or if there is not enough memory.
     pub fn randint(low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
         Draw::CPU.integers(low, high, sizes, DType::I64)
     }
 
-    /// The numbers from 0 up to but without `n` in random order: 1-dim, i64.
+    /// A random permutation of the integers from 0 to below `n`: 1-dim, i64, on the CPU.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn randperm(n: usize) -> Result<Tensor> {
         Draw::CPU.permutation(n, DType::I64)
     }
 
-    /// Uniform numbers in [0, 1) with sizes, dtype, device and order of memory of this tensor, which is floating.
+    /// Uniform random numbers in [0, 1), with the sizes, dtype, device and memory order of this tensor.
     ///
     /// # Errors
-    /// If the dtype is not floating, or there is no memory.
+    /// If the dtype is not floating, or if there is not enough memory.
     pub fn rand_like(&self) -> Result<Tensor> {
         like(self, |sizes| self.draw().uniform(sizes, self.dtype()))
     }
 
-    /// Numbers of the standard normal distribution; otherwise as [`Tensor::rand_like`].
+    /// Random numbers of the standard normal distribution. See [`Tensor::rand_like`].
     ///
     /// # Errors
-    /// As [`Tensor::rand_like`].
+    /// Same as [`Tensor::rand_like`].
     pub fn randn_like(&self) -> Result<Tensor> {
         like(self, |sizes| self.draw().normal(sizes, self.dtype()))
     }
 
-    /// Zeros and ones in the floating dtype of this tensor, whose elements are the probabilities of a one. Sizes are
-    /// kept.
+    /// Random zeros and ones. The elements of this tensor are the probabilities of a one. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, or there is no memory.
+    /// If the dtype is not floating, or if there is not enough memory.
     pub fn bernoulli(&self) -> Result<Tensor> {
         self.draw().bernoulli_of(self)
     }
 
-    /// Draws by the default generator of this tensor's device.
+    /// A draw by the default generator of this tensor's device.
     pub(crate) fn draw(&self) -> Draw<'static> {
         Draw { generator: None, device: self.device() }
     }
 }
 
 impl Generator {
-    /// As [`Tensor::rand`], drawn from this generator.
+    /// Like [`Tensor::rand`], with this generator.
     ///
     /// # Errors
-    /// As [`Tensor::rand`].
+    /// Same as [`Tensor::rand`].
     pub fn rand(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         self.draws().uniform(sizes, dtype)
     }
 
-    /// As [`Tensor::randn`], drawn from this generator.
+    /// Like [`Tensor::randn`], with this generator.
     ///
     /// # Errors
-    /// As [`Tensor::randn`].
+    /// Same as [`Tensor::randn`].
     pub fn randn(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         self.draws().normal(sizes, dtype)
     }
 
-    /// As [`Tensor::randint`], drawn from this generator.
+    /// Like [`Tensor::randint`], with this generator.
     ///
     /// # Errors
-    /// As [`Tensor::randint`].
+    /// Same as [`Tensor::randint`].
     pub fn randint(&self, low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
         self.draws().integers(low, high, sizes, DType::I64)
     }
 
-    /// As [`Tensor::randperm`], drawn from this generator.
+    /// Like [`Tensor::randperm`], with this generator.
     ///
     /// # Errors
-    /// As [`Tensor::randperm`].
+    /// Same as [`Tensor::randperm`].
     pub fn randperm(&self, n: usize) -> Result<Tensor> {
         self.draws().permutation(n, DType::I64)
     }
 
-    /// As [`Tensor::bernoulli`], drawn from this generator.
+    /// Like [`Tensor::bernoulli`], with this generator.
     ///
     /// # Errors
-    /// As [`Tensor::bernoulli`], and if the probabilities are on another kind of device.
+    /// Same as [`Tensor::bernoulli`]. Also if the probabilities are on another kind of device.
     pub fn bernoulli(&self, probabilities: &Tensor) -> Result<Tensor> {
         Draw { generator: Some(self), device: probabilities.device() }.bernoulli_of(probabilities)
     }
@@ -303,7 +303,7 @@ impl Generator {
     }
 }
 
-/// The key of random ops, an i64 tensor of seed and first counter, for a draw that takes `n_counters` counters.
+/// The key of a random op that takes `n_counters` counters: an i64 tensor of seed and first counter.
 fn draw_key(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     match observer() {
         Some(observer) => observer.draw(generator, n_counters),
@@ -311,7 +311,7 @@ fn draw_key(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     }
 }
 
-/// A state of a generator as the key of random ops.
+/// A generator's state as the key of random ops.
 pub(crate) fn key_of(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
@@ -327,12 +327,12 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// Where and how to store a result, and in what dtype.
+/// The parameters for dtype, layout and device.
 fn options(dtype: &str) -> String {
     format!("ScalarType? dtype={dtype}, Layout? layout=None, Device? device=None, bool? pin_memory=None")
 }
 
-/// Uniform and normal numbers, plain and with a generator.
+/// Uniform and normal numbers, with and without a generator.
 fn factories(library: &mut Library) -> Result<()> {
     type Numbers = fn(Draw<'_>, &[usize], DType) -> Result<Tensor>;
     let options = options("None");
@@ -401,7 +401,7 @@ fn factories(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// Whole numbers and permutations.
+/// Integers and permutations.
 fn integers(library: &mut Library) -> Result<()> {
     let long = options("long");
     library
@@ -455,7 +455,7 @@ fn integers(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// Draws for an operator, onto the device asked for or else that of the generator.
+/// A draw for an operator, on the requested device, or else on that of the generator.
 fn draw<'g>(
     op: &str,
     generator: Option<&'g Generator>,

@@ -1,6 +1,6 @@
-//! Random numbers written into a tensor: `uniform_`, `normal_`, `bernoulli_`, `random_`.
+//! Random writes: `uniform_`, `normal_`, `bernoulli_`, `random_`.
 //!
-//! Each is a draw like those of `random.rs`, in the order in which the target lies in memory, and a `copy_`: versions,
+//! Each draws like the factories of `random.rs`, in the target's memory order, and then calls `copy_`. So versions,
 //! views, traces and errors are those of any other write.
 
 use crate::device::Generator;
@@ -11,34 +11,34 @@ use crate::ops::random::{Draw, like, need_float, whole_numbers};
 use crate::tensor::handle::Tensor;
 
 impl Tensor {
-    /// Overwrites every element with a uniform number in [`from`, `to`). 16-bit floats are rounded, perhaps to `to`.
+    /// Fills the tensor with uniform random numbers in [`from`, `to`). 16-bit floats may be rounded to `to`.
     ///
     /// # Errors
-    /// If the dtype is not floating or `from` is above `to`; as [`Tensor::copy_`].
+    /// If the dtype is not floating, if `from` is greater than `to`, or if [`Tensor::copy_`] fails.
     pub fn uniform_(&self, from: f64, to: f64) -> Result<()> {
         uniform(self, from, to, None)
     }
 
-    /// Overwrites every element with a number of the normal distribution.
+    /// Fills the tensor with random numbers of the normal distribution.
     ///
     /// # Errors
-    /// If the dtype is not floating or `std` is negative; as [`Tensor::copy_`].
+    /// If the dtype is not floating, if `std` is negative, or if [`Tensor::copy_`] fails.
     pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
         normal(self, mean, std, None)
     }
 
-    /// Overwrites every element with one with probability `p`, else with zero; any dtype.
+    /// Fills the tensor with random ones (with probability `p`) and zeros. The dtype can be any.
     ///
     /// # Errors
-    /// If `p` is no probability; as [`Tensor::copy_`].
+    /// If `p` is not between 0 and 1, or if [`Tensor::copy_`] fails.
     pub fn bernoulli_(&self, p: f64) -> Result<()> {
         bernoulli(self, p, None)
     }
 
-    /// Overwrites every element with a whole number from `low` up to but without `high`; any dtype.
+    /// Fills the tensor with uniform random integers from `low` to below `high`. The dtype can be any.
     ///
     /// # Errors
-    /// If the range is empty or does not fit the dtype; as [`Tensor::copy_`].
+    /// If the range is empty or does not fit the dtype, or if [`Tensor::copy_`] fails.
     pub fn random_(&self, low: i64, high: i64) -> Result<()> {
         integers(self, low, high, None)
     }
@@ -88,7 +88,7 @@ fn draw<'a>(target: &Tensor, generator: Option<&'a Generator>) -> Draw<'a> {
     Draw { generator, device: target.device() }
 }
 
-/// The dtype that numbers for a target are computed in.
+/// The dtype in which numbers for a target are computed.
 fn computed(op: &str, target: &Tensor) -> Result<DType> {
     need_float(op, target.dtype())?;
     Ok(if target.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
@@ -117,7 +117,7 @@ fn bernoulli(target: &Tensor, p: f64, generator: Option<&Generator>) -> Result<(
     target.copy_(&like(target, |sizes| draw(target, generator).bernoulli(sizes, p))?)
 }
 
-/// Each element with a probability of its own, broadcast to the target.
+/// Each element is one with its own probability, which is broadcast to the target.
 fn bernoulli_of(target: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
     let sizes: Vec<i64> = target.sizes().iter().map(|&size| size as i64).collect();
     target.copy_(&draw(target, generator).bernoulli_of(&p.expand(sizes)?)?)
@@ -128,7 +128,7 @@ fn integers(target: &Tensor, low: i64, high: i64, generator: Option<&Generator>)
     target.copy_(&like(target, |sizes| draw(target, generator).integers(low, high, sizes, dtype))?)
 }
 
-/// One past the greatest number that [`integers`] can draw for a dtype: all whole numbers up to there are held.
+/// One past the greatest integer that [`integers`] can draw for a dtype, which represents all integers up to it.
 fn end_of(dtype: DType) -> i64 {
     whole_numbers(dtype).1.saturating_add(1)
 }

@@ -1,4 +1,4 @@
-//! Elements in other places: reversed, rolled, turned and repeated. Everything here copies.
+//! Reversed, rolled, rotated and repeated elements. All results are copies.
 
 use crate::device::roomy;
 use crate::dispatch::library::Library;
@@ -15,9 +15,9 @@ use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 
-/// Elements in another order.
+/// Permuted elements.
 impl Tensor {
-    /// Elements in reverse order along `dims`; `()` reverses nothing. A copy. Sizes and dtype are kept.
+    /// Reverses the elements along `dims`. `()` reverses nothing. The result is a copy. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -25,15 +25,16 @@ impl Tensor {
         call(Op::Flip, &[self], &Attrs::from(attrs::Dims { dims: ints(dims) }))
     }
 
-    /// The tensor `repeats` times along each dim; counts of dims that it lacks come first. A copy. The dtype is kept.
+    /// Repeats the tensor along each dim. If there are more counts than dims, the first counts are for new dims. The
+    /// result is a copy. The dtype is kept.
     ///
     /// # Errors
-    /// If there are fewer counts than dims, or a count is negative.
+    /// If there are fewer counts than dims, or if a count is negative.
     pub fn repeat(&self, repeats: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Repeat, &[self], &Attrs::from(Repeat { repeats: ints(repeats) }))
     }
 
-    /// As [`Tensor::repeat`]; missing counts, which are those of the first dims, are 1.
+    /// Like [`Tensor::repeat`]. If there are fewer counts than dims, the first dims are not repeated.
     ///
     /// # Errors
     /// If a count is negative.
@@ -43,11 +44,12 @@ impl Tensor {
         self.repeat([&vec![1; missing], counts.as_slice()].concat())
     }
 
-    /// Elements moved on by `shifts[i]` places along `dims[i]`, those at the end back to the start. Without dims (`()`)
-    /// and with one shift, the tensor is rolled as if it had one dim. A copy. Sizes and dtype are kept.
+    /// Shifts the elements by `shifts[i]` positions along `dims[i]`. Elements beyond the end come back at the start.
+    /// Without dims (`()`) and with one shift, all elements are shifted in row-major order. The result is a copy. Sizes
+    /// and dtype are kept.
     ///
     /// # Errors
-    /// If there are no shifts, or not one per dim, or a dim is out of range.
+    /// If there are no shifts or not one per dim, or if a dim is out of range.
     pub fn roll(&self, shifts: impl Into<Dims>, dims: impl Into<Dims>) -> Result<Tensor> {
         let (shifts, dims) = (shifts.into(), dims.into());
         match (shifts.as_slice(), dims.as_slice()) {
@@ -78,11 +80,11 @@ impl Tensor {
         cat(&[&self.slice(dim, start, None, 1)?, &self.slice(dim, 0, start, 1)?], dim)
     }
 
-    /// Turned by `n` right angles in the plane of two dims, from the first toward the second. A copy. The dtype is
-    /// kept.
+    /// Rotates by `n` right angles in the plane of two dims, from the first toward the second. The result is a copy.
+    /// The dtype is kept.
     ///
     /// # Errors
-    /// If `dims` are not two different dims of the tensor.
+    /// If `dims` are not two different dims.
     pub fn rot90(&self, n: i64, dims: impl Into<Dims>) -> Result<Tensor> {
         let dims = dims.into();
         let &[first, second] = dims.as_slice() else {
@@ -104,8 +106,8 @@ impl Tensor {
 
 /// Elements repeated one by one.
 impl Tensor {
-    /// Repeats every element of `dim`, copies side by side; without a dim the elements in row-major order. The dtype
-    /// is kept.
+    /// Repeats every element of `dim` `repeats` times in a row. Without a dim, the elements are taken in row-major
+    /// order, and the result is 1-dim. The dtype is kept.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -117,17 +119,18 @@ impl Tensor {
         checked_numel("repeat_interleave", &sizes, x.dtype().size())?;
         let repeated = x.unsqueeze(at as i64 + 1)?.expand(&sizes[..])?;
         sizes.remove(at + 1);
-        // Elements are counted by now; there may be none.
+        // The number of elements was checked. It may be 0.
         sizes[at] = sizes[at].saturating_mul(repeats);
-        // A copy, also where a view could stand for it.
+        // Always a copy, even where a view would do.
         call(Op::Clone, &[&repeated], &ordered(MemoryFormat::Contiguous))?.view(&sizes[..])
     }
 
-    /// As [`Tensor::repeat_interleave`], with a number of times for each element of `dim`, or one for all.
+    /// Like [`Tensor::repeat_interleave`], with a number of repeats per element of `dim`, or one for all. `repeats` is
+    /// i64 or i32. Its values are read, which is a graph break.
     ///
     /// # Errors
-    /// If the dim is out of range, a number is negative, or there are not as many as elements; as
-    /// [`Tensor::nonzero`].
+    /// If the dim is out of range, if a number is negative, if there is not one number per element, or if
+    /// [`Tensor::nonzero`] fails.
     pub fn repeat_interleave_each(&self, repeats: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
         let (x, dim) = self.line_for(dim.into())?;
         let at = normalize_dim("repeat_interleave", dim, x.dim())?;
@@ -143,7 +146,7 @@ impl Tensor {
         x.index_select(dim, &repeated_places(&repeats)?)
     }
 
-    /// The tensor and the dim, or all elements in one dim.
+    /// The tensor with the dim, or all elements as one dim.
     fn line_for(&self, dim: Option<i64>) -> Result<(Tensor, i64)> {
         match dim {
             Some(dim) => Ok((at_least_1d(self)?, dim)),
@@ -152,7 +155,7 @@ impl Tensor {
     }
 }
 
-/// 0 as often as the first number says, 1 as often as the second, and so on.
+/// The index 0 as often as the first number says, 1 as often as the second, and so on.
 pub(crate) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
     const OP: &str = "repeat_interleave";
     if !matches!(repeats.dtype(), DType::I64 | DType::I32) {
@@ -210,7 +213,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// The result, if it has the size that was foretold.
+/// Checks that a result has the size that the caller expects.
 fn of_size(x: Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
     let Some(size) = size else { return Ok(x) };
     let dim = dim.unwrap_or(0).rem_euclid(x.dim().max(1) as i64) as usize;

@@ -1,7 +1,7 @@
-//! Reductions, softmax among them.
+//! Reductions, including statistics.
 //!
-//! `dims` names the dims that go away, in any order; an empty list means all of them. With `keepdim` they stay with
-//! size 1. Results are row-major.
+//! `dims` names the reduced dims in any order. An empty list means all dims. They are removed, or keep size 1 with
+//! `keepdim`. Results are row-major.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -13,8 +13,8 @@ use crate::ops::dims::{Dims, ints};
 use crate::tensor::handle::Tensor;
 
 impl Tensor {
-    /// Sum over dims. Integers and bools add up in i64, floats in their own dtype. The dims go away, or keep size 1 if
-    /// `keepdim`; no dims (`()`) are all of them.
+    /// Sum over dims. Integers and bools are summed in i64, floats in their own dtype. The dims are removed, or keep
+    /// size 1 if `keepdim`; no dims (`()`) means all.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -22,19 +22,18 @@ impl Tensor {
         call(Op::Sum, &[self], &fold_to(dims, keepdim, None))
     }
 
-    /// Sum of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
+    /// Sum of all elements, 0-dim. Integers and bools give i64, floats keep their dtype.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn sum_all(&self) -> Result<Tensor> {
         self.sum((), false)
     }
 
-    /// Mean over dims, in the tensor's dtype. The dims go away, or keep size 1 if `keepdim`; no dims (`()`) are all of
-    /// them.
+    /// Mean over dims. The dtype is kept. The dims are removed, or keep size 1 if `keepdim`; no dims (`()`) means all.
     ///
     /// # Errors
-    /// If the dtype is not floating, or a dim is out of range or named twice.
+    /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn mean(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Mean, &[self], &fold_to(dims, keepdim, None))
     }
@@ -47,8 +46,8 @@ impl Tensor {
         self.mean((), false)
     }
 
-    /// Product over one dim. Integers and bools multiply in i64, floats in their own dtype. The dim goes away, or keeps
-    /// size 1 if `keepdim`.
+    /// Product over one dim. Integers and bools are multiplied in i64, floats in their own dtype. The dim is removed,
+    /// or keeps size 1 if `keepdim`.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -56,33 +55,33 @@ impl Tensor {
         call(Op::Prod, &[self], &Attrs::from(Prod { dim, keepdim, dtype: None }))
     }
 
-    /// Product of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
+    /// Product of all elements, 0-dim. Integers and bools give i64, floats keep their dtype.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn prod_all(&self) -> Result<Tensor> {
         self.reshape([self.numel() as i64])?.prod(0, false)
     }
 
-    /// Greatest element over dims; a NaN wins. The dtype is kept. The dims go away, or keep size 1 if `keepdim`; no
-    /// dims (`()`) are all of them.
+    /// Maximum over dims. NaN is the greatest. The dtype is kept. The dims are removed, or keep size 1 if `keepdim`; no
+    /// dims (`()`) means all.
     ///
     /// # Errors
-    /// If there is nothing to reduce, or a dim is out of range or named twice.
+    /// If a reduced dim has no elements, or if a dim is out of range or named twice.
     pub fn amax(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Amax, &[self], &fold(dims, keepdim))
     }
 
-    /// Least element over dims; a NaN wins. The dtype is kept. The dims go away, or keep size 1 if `keepdim`; no dims
-    /// (`()`) are all of them.
+    /// Minimum over dims. NaN is the least. The dtype is kept. The dims are removed, or keep size 1 if `keepdim`; no
+    /// dims (`()`) means all.
     ///
     /// # Errors
-    /// If there is nothing to reduce, or a dim is out of range or named twice.
+    /// If a reduced dim has no elements, or if a dim is out of range or named twice.
     pub fn amin(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Amin, &[self], &fold(dims, keepdim))
     }
 
-    /// Greatest of all elements, 0-dim; a NaN wins. The dtype is kept.
+    /// Maximum of all elements, 0-dim. NaN is the greatest. The dtype is kept.
     ///
     /// # Errors
     /// If there are no elements.
@@ -90,7 +89,7 @@ impl Tensor {
         self.amax((), false).map_err(|error| error.of("max"))
     }
 
-    /// Least of all elements, 0-dim; a NaN wins. The dtype is kept.
+    /// Minimum of all elements, 0-dim. NaN is the least. The dtype is kept.
     ///
     /// # Errors
     /// If there are no elements.
@@ -98,27 +97,27 @@ impl Tensor {
         self.amin((), false).map_err(|error| error.of("min"))
     }
 
-    /// Greatest element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
-    /// `keepdim`; the first has the dtype of `self`, the second is i64.
+    /// Maximum along one dim, and the index (i64) of its first occurrence. The dtype of the first is kept. In both the
+    /// dim is removed, or keeps size 1 if `keepdim`.
     ///
     /// # Errors
-    /// If there is nothing to reduce, or the dim is out of range.
+    /// If the dim has no elements, or if it is out of range.
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         let places = self.numbers()?.argmax(dim, true).map_err(|error| error.of("max"))?;
         self.extremum(places, dim, keepdim)
     }
 
-    /// Least element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
-    /// `keepdim`; the first has the dtype of `self`, the second is i64.
+    /// Minimum along one dim, and the index (i64) of its first occurrence. The dtype of the first is kept. In both the
+    /// dim is removed, or keeps size 1 if `keepdim`.
     ///
     /// # Errors
-    /// If there is nothing to reduce, or the dim is out of range.
+    /// If the dim has no elements, or if it is out of range.
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         let places = self.numbers()?.argmin(dim, true).map_err(|error| error.of("min"))?;
         self.extremum(places, dim, keepdim)
     }
 
-    /// As numbers, which bools are not: false is less than true.
+    /// Bools as numbers: false is less than true. Other dtypes are unchanged.
     fn numbers(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool { self.to_dtype(DType::U8) } else { Ok(self.clone()) }
     }
@@ -128,8 +127,8 @@ impl Tensor {
         if keepdim { Ok((values, indices)) } else { Ok((values.squeeze(dim)?, indices.squeeze(dim)?)) }
     }
 
-    /// Whether any element over dims is nonzero: bool, or u8 from u8. The dims go away, or keep size 1 if `keepdim`; no
-    /// dims (`()`) are all of them.
+    /// Whether any element over dims is nonzero. The result is bool, or u8 for u8. The dims are removed, or keep size 1
+    /// if `keepdim`; no dims (`()`) means all.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -137,8 +136,8 @@ impl Tensor {
         call(Op::Any, &[self], &fold(dims, keepdim))
     }
 
-    /// Whether all elements over dims are nonzero: bool, or u8 from u8. The dims go away, or keep size 1 if `keepdim`;
-    /// no dims (`()`) are all of them.
+    /// Whether all elements over dims are nonzero. The result is bool, or u8 for u8. The dims are removed, or keep size
+    /// 1 if `keepdim`; no dims (`()`) means all.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -146,44 +145,44 @@ impl Tensor {
         call(Op::All, &[self], &fold(dims, keepdim))
     }
 
-    /// Index (i64) of the first greatest element along a dim, or over all elements in row-major order if `dim` is
-    /// `None`; the first NaN wins. The dim goes away, or keeps size 1 if `keepdim`.
+    /// Index (i64) of the first maximum along `dim`. Without a dim it is the index into all elements in row-major
+    /// order. NaN is the greatest. The dim is removed, or keeps size 1 if `keepdim`.
     ///
     /// # Errors
-    /// If there is nothing to reduce, the dim is out of range, or for bools.
+    /// If the dim has no elements, if it is out of range, or if the dtype is bool.
     pub fn argmax(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         call(Op::Argmax, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
 
-    /// Index (i64) of the first least element; see [`Tensor::argmax`].
+    /// Index (i64) of the first minimum. NaN is the least. See [`Tensor::argmax`].
     ///
     /// # Errors
-    /// If there is nothing to reduce, the dim is out of range, or for bools.
+    /// If the dim has no elements, if it is out of range, or if the dtype is bool.
     pub fn argmin(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         call(Op::Argmin, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
 
-    /// Variance over dims: squared distances from the mean, summed and divided by their number less `correction` (1 for
-    /// a sample, 0 for a population). The dims go away, or keep size 1 if `keepdim`; no dims (`()`) are all of them.
-    /// The dtype is kept.
+    /// Variance over dims: the sum of squared distances from the mean, divided by their number minus `correction`. A
+    /// correction of 1 gives the variance of a sample, 0 that of a population. The dims are removed, or keep size 1 if
+    /// `keepdim`; no dims (`()`) means all. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, or a dim is out of range or named twice.
+    /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn var(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
         call(Op::Var, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
 
-    /// Standard deviation over dims: the root of [`Tensor::var`]. The dims go away, or keep size 1 if `keepdim`; no
-    /// dims (`()`) are all of them. The dtype is kept.
+    /// Standard deviation over dims: the square root of [`Tensor::var`]. The dims are removed, or keep size 1 if
+    /// `keepdim`; no dims (`()`) means all. The dtype is kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, or a dim is out of range or named twice.
+    /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn std(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
         call(Op::Std, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
 
-    /// `log(sum(exp(x)))` over dims without overflow. Integers are raised to the default float. The dims go away, or
-    /// keep size 1 if `keepdim`; no dims (`()`) are all of them.
+    /// `log(sum(exp(x)))` over dims, computed without overflow. Integers become the default floating dtype. The dims
+    /// are removed, or keep size 1 if `keepdim`; no dims (`()`) means all.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -191,7 +190,7 @@ impl Tensor {
         call(Op::Logsumexp, &[self], &fold(dims, keepdim))
     }
 
-    /// How many elements over dims are not 0; i64. The dims go away; no dims (`()`) are all of them.
+    /// The number (i64) of nonzero elements over dims. The dims are removed; no dims (`()`) means all.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -243,7 +242,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     spreads(library)
 }
 
-/// A measure of how far elements lie apart.
+/// Variance or standard deviation.
 type Spread = fn(&Tensor, Dims, Scalar, bool) -> Result<Tensor>;
 
 fn sum(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
@@ -259,13 +258,12 @@ fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Prod, &[&flat], &Attrs::from(Prod { dim: 0, keepdim: false, dtype }))
 }
 
-/// The sum over dims, after a conversion to `dtype` if there is one. The sum is computed in that dtype, also if it is a
-/// narrow integer.
+/// Sum over dims after conversion to `dtype`. The elements are summed in that dtype, even if it is a narrow integer.
 fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Sum, &[x], &fold_to(dims, keepdim, dtype))
 }
 
-/// `x`, which must have elements.
+/// Checks that `x` has elements.
 fn some<'a>(op: &str, x: &'a Tensor) -> Result<&'a Tensor> {
     if x.numel() > 0 {
         return Ok(x);
@@ -278,7 +276,7 @@ fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
     x.ne(0)?.sum(dims, false)
 }
 
-/// Sum of the elements that are no NaN.
+/// Sum of the elements that are not NaN.
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = converted(x, dtype)?;
     let dims = dims.unwrap_or(&[]);
@@ -289,14 +287,14 @@ fn nansum(x: &Tensor, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>)
 fn aminmax(x: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let x = if dim.is_none() { some("aminmax", x)? } else { x };
     let dims = dim.as_slice();
-    // A reduction of all dims keeps them only where it is said which.
+    // A reduction of all dims with `keepdim` needs a list of dims.
     let all: Vec<i64> = (0..x.dim() as i64).collect();
     let dims = if dims.is_empty() { &all[..] } else { dims };
     Ok((x.amin(dims, keepdim)?, x.amax(dims, keepdim)?))
 }
 
-/// `var` and `std` under their older overloads, which know a sample (one degree of freedom less) and a population, and
-/// both with the mean.
+/// The older overloads of `var` and `std`, which distinguish samples and populations by a bool, and the forms that also
+/// return the mean.
 fn spreads(library: &mut Library) -> Result<()> {
     for (name, spread) in [("var", Tensor::var as Spread), ("std", Tensor::std as Spread)] {
         let free = |unbiased: bool| Scalar::Int(unbiased.into());

@@ -1,8 +1,8 @@
-//! Registers the built-in operators: rows of the op table, the forms that follow from them, composites by subject.
+//! Registers the built-in operators: rows of the op table, the forms that follow from them, and composites by subject.
 //!
-//! A composite is registered with its ATen schema and a decomposition (`CompositeImplicitAutograd`), so that boxed
-//! callers and out-of-tree code find it by name. Every key sees its parts. What is registered is held by its handle: no
-//! operator is looked up by name inside the crate.
+//! A composite is registered with its ATen schema and a decomposition (`CompositeImplicitAutograd`). Boxed callers and
+//! out-of-tree code find it by name, and every key sees its parts. Inside the crate every operator is called by its
+//! handle, and never looked up by name.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;
@@ -57,10 +57,10 @@ const SUBJECTS: &[Subject] = &[
     views::register,
 ];
 
-/// Registers every row of the op table with its kernels per backend, the composites, and the forms that write.
+/// Registers every row of the op table with its kernels per backend, the composites, and the in-place and `out` forms.
 ///
 /// # Errors
-/// If an operator of such a name is defined already.
+/// If an operator with one of these names is defined already.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let mut definitions = Library::def_block("aten")?;
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
@@ -76,7 +76,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
         let needs_tensor = |ty: &Type| ty.holds_tensors() && !matches!(ty, Type::List(..));
         let arguments = operator.schema().map_or(&[][..], |schema| &schema.arguments);
         if !arguments.iter().any(|argument| needs_tensor(&argument.ty)) {
-            // A factory has no tensor to take a backend from, nor has an empty list.
+            // A factory, or a call with an empty list, has no tensor that determines a backend.
             let kernel = Kernel::of_row(op, backend::cpu::kernel).named("factory");
             undefined.impl_operator_for(&operator, DispatchKey::CompositeExplicitAutograd, kernel)?;
         }
@@ -89,10 +89,10 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     composites(&mut builtins.libraries)
 }
 
-/// Registers every composite operator in the registry of this process; dropping the library undoes it.
+/// Registers every composite operator in the global registry. Dropping the library undoes it.
 ///
 /// # Errors
-/// If one is already defined.
+/// If one of them is defined already.
 fn composites(libraries: &mut Vec<Library>) -> Result<()> {
     let mut library = Library::fragment("aten")?;
     for register in SUBJECTS {

@@ -1,7 +1,7 @@
-//! Tensors under other sizes, dims in another order, tensors brought to a common shape: views made of views.
+//! Views made of other views: other sizes, permuted dims, and broadcasting to a common shape.
 //!
-//! Everything here shares the storage of its input, but for [`Tensor::reshape`] and [`Tensor::flatten`] where strides
-//! cannot express the shape. Negative dims count from the end.
+//! All results share the storage of the input, except those of [`Tensor::reshape`] and [`Tensor::flatten`] where
+//! strides cannot express the shape. Negative dims count from the end.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -19,15 +19,16 @@ static SWAPAXES: Composite =
 static SWAPDIMS: Composite =
     Composite::new("swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)").with_view_in_place();
 
-/// Like [`Tensor::view`], of a tensor that no other tensor shares. The result is no view, so it may be written in place
-/// wherever its operand might be.
+/// Like [`Tensor::view`] of a tensor without other owners. The result is not marked as a view, so it may be written in
+/// place wherever its operand might be.
 pub(crate) fn unsafe_view(x: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     call(Op::UnsafeView, &[x], &Attrs::from(Shape { size: ints(sizes) }))
 }
 
 /// Other sizes.
 impl Tensor {
-    /// The same elements in the same order under other sizes: a view if strides can express it, else a copy.
+    /// The same elements in row-major order with other sizes. One size may be −1, and is then computed. The result is a
+    /// view if strides can express it, else a copy. The dtype is kept.
     ///
     /// # Errors
     /// If the number of elements differs.
@@ -36,15 +37,15 @@ impl Tensor {
         if self.array().layout.view(&sizes).is_some() {
             return self.view(&sizes[..]);
         }
-        // No other tensor holds the copy, so the result is no view.
+        // The copy has no other owner, so the result is not marked as a view.
         let copy = call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))?;
         unsafe_view(&copy, &sizes)
     }
 
-    /// The dims from `start` to `end`, both included, as one; a 0-dim tensor gets one dim. See [`Tensor::reshape`].
+    /// Joins the dims from `start` to `end`, inclusive. A 0-dim tensor becomes 1-dim. See [`Tensor::reshape`].
     ///
     /// # Errors
-    /// If a dim is out of range, or `start` comes after `end`.
+    /// If a dim is out of range, or if `start` comes after `end`.
     pub fn flatten(&self, start: i64, end: i64) -> Result<Tensor> {
         let first = normalize_dim("flatten", start, self.dim())?;
         let last = normalize_dim("flatten", end, self.dim())?;
@@ -63,10 +64,11 @@ impl Tensor {
         self.reshape(&[&sizes[..first], &[joined], &sizes[last + 1..]].concat()[..])
     }
 
-    /// Dim `dim` split into several, whose sizes multiply to its size; one may be −1 and is computed.
+    /// Splits dim `dim` into several with these sizes, whose product is its size. One size may be −1, and is then
+    /// computed.
     ///
     /// # Errors
-    /// If the dim is out of range or the sizes do not fit.
+    /// If the dim is out of range, or if the sizes do not fit.
     pub fn unflatten(&self, dim: i64, sizes: impl Into<Dims>) -> Result<Tensor> {
         let sizes = sizes.into();
         let at = normalize_dim("unflatten", dim, self.dim())?;
@@ -87,15 +89,15 @@ impl Tensor {
         self.view(&[&own[..at], &inner, &own[at + 1..]].concat()[..])
     }
 
-    /// As [`Tensor::view`], under the sizes of `other`.
+    /// Like [`Tensor::view`], with the sizes of `other`.
     ///
     /// # Errors
-    /// As [`Tensor::view`].
+    /// Same as [`Tensor::view`].
     pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
         self.view(other.sizes())
     }
 
-    /// As [`Tensor::reshape`], under the sizes of `other`.
+    /// Like [`Tensor::reshape`], with the sizes of `other`.
     ///
     /// # Errors
     /// If the number of elements differs.
@@ -103,7 +105,7 @@ impl Tensor {
         self.reshape(other.sizes())
     }
 
-    /// As [`Tensor::expand`], to the sizes of `other`.
+    /// Like [`Tensor::expand`], to the sizes of `other`.
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
@@ -111,7 +113,7 @@ impl Tensor {
         self.expand(other.sizes())
     }
 
-    /// As [`Tensor::expand`].
+    /// Same as [`Tensor::expand`].
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
@@ -120,12 +122,12 @@ impl Tensor {
     }
 }
 
-/// Dims in another order.
+/// Permuted dims.
 impl Tensor {
-    /// Dims `from` at the places `to`, the others in order. Both lists have one length.
+    /// Moves the dims `from` to the positions `to`. The other dims keep their order. The result is a view.
     ///
     /// # Errors
-    /// If a dim is out of range or named twice, or the lists have different lengths.
+    /// If a dim is out of range or named twice, or if the lists have different lengths.
     pub fn movedim(&self, from: impl Into<Dims>, to: impl Into<Dims>) -> Result<Tensor> {
         let (from, to) = (from.into(), to.into());
         let refuse = |what: String| Err(Error::shape("movedim", what, "pair each dim with its new place"));
@@ -143,7 +145,7 @@ impl Tensor {
         let mut is_moved = vec![false; rank];
         for (&from, &to) in from.as_slice().iter().zip(to.as_slice()) {
             let (from, to) = (normalize_dim("movedim", from, rank)?, normalize_dim("movedim", to, rank)?);
-            // A 0-dim tensor takes dim 0, and has nowhere to move it.
+            // A 0-dim tensor accepts dim 0, which moves nowhere.
             let Some((place, moved)) = order.get_mut(to).zip(is_moved.get_mut(from)) else { continue };
             if place.is_some() || *moved {
                 return refuse(format!("repeated dim: {from} goes to {to}, but one of them is named already"));
@@ -156,7 +158,7 @@ impl Tensor {
         self.permute(order)
     }
 
-    /// Another name of [`Tensor::transpose`].
+    /// Alias of [`Tensor::transpose`].
     ///
     /// # Errors
     /// If a dim is out of range.
@@ -165,7 +167,7 @@ impl Tensor {
     }
 }
 
-/// Tensors expanded to the shape that all of them broadcast to.
+/// Expands tensors to the common shape that they broadcast to.
 ///
 /// # Errors
 /// If the sizes do not broadcast.
@@ -180,17 +182,17 @@ pub fn broadcast_tensors(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// The order of the dims of a [`meshgrid`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Indexing {
-    /// As for matrices: the first tensor runs along the first dim.
+    /// Matrix indexing: the first tensor varies along the first dim.
     Ij,
-    /// As for coordinates: the first tensor runs along the second dim, and the second one along the first.
+    /// Cartesian indexing: the first tensor varies along the second dim, and the second tensor along the first.
     Xy,
 }
 
-/// Coordinates of a grid: of n 1-dim tensors, n tensors with n dims; each repeats its tensor along all dims but one.
-/// 0-dim tensors count as one coordinate. Nothing is copied.
+/// Coordinate grids: n 1-dim tensors give n tensors with n dims. Each repeats its tensor along all dims except one. A
+/// 0-dim tensor is one coordinate. The results are views.
 ///
 /// # Errors
-/// If there are no tensors, one has more than one dim, or dtypes or devices differ.
+/// If there are no tensors, if one has more than one dim, or if dtypes or devices differ.
 pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
     let Some(first) = tensors.first() else {
         return Err(Error::shape("meshgrid", "expects a non-empty list of tensors", "pass one per dim"));
@@ -243,7 +245,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     order(library)
 }
 
-/// Dims in another order.
+/// Permuted dims.
 fn order(library: &mut Library) -> Result<()> {
     for name in ["movedim", "moveaxis"] {
         library

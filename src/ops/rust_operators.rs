@@ -1,10 +1,10 @@
-//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, numbers and results of calls.
+//! The Rust operators `+ - * / %`, `& | ^`, `-` and `!` on tensors, numbers and results of calls.
 //!
-//! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. One
-//! side may itself be a `Result<Tensor>`, whose error is returned: `&a + &b * &c` and `&a * &b + &c`. Rust does not
-//! allow operators between a `Result` and a number or another `Result`. There the left one needs `?`, and so does one
-//! on the right of a number. Numbers of every type may stand on the right; literals, f64, i64, bool, f16 and bf16 also
-//! on the left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
+//! Every operator calls the method of the same meaning and returns a `Result`, so a chain reads `((&a * &b)? + 1.0)?`.
+//! One side may itself be a `Result<Tensor>`, whose error is returned: `&a + &b * &c` and `&a * &b + &c`. Rust's orphan
+//! rules forbid operators between a `Result` and a number or another `Result`. There the left side needs `?`, and so
+//! does a `Result` to the right of a number. On the right, numbers of every type are allowed. On the left, literals,
+//! f64, i64, bool, f16 and bf16 are. Comparisons are methods (`x.lt(0.5)?`), because Rust's operators return a `bool`.
 
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
@@ -13,9 +13,9 @@ use half::{bf16, f16};
 use std::borrow::Cow;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
-/// The other operand of a binary method: a tensor or a plain number.
+/// The second operand of a binary method: a tensor or a plain number.
 ///
-/// A number promotes weakly: it raises the category of the dtype (bool, integer, floating) but never the width.
+/// A number promotes weakly: it raises the category of the dtype (bool, integer, floating), but never the width.
 #[derive(Clone)]
 pub enum Operand<'a> {
     /// A borrowed tensor.
@@ -24,15 +24,15 @@ pub enum Operand<'a> {
     Owned(Tensor),
     /// A plain number.
     Number(Scalar),
-    /// The error of the call that should have given the operand; the method returns it.
+    /// The error of the call that should have computed the operand. The method returns it.
     Failed(Error),
 }
 
 impl<'a> Operand<'a> {
-    /// The operand as a tensor; a number as [`Tensor::number`].
+    /// The operand as a tensor. A number becomes a [`Tensor::number`].
     ///
     /// # Errors
-    /// The error that the operand is, or that memory cannot be had.
+    /// The operand's own error, or if there is not enough memory.
     #[inline]
     pub fn tensor(self) -> Result<Cow<'a, Tensor>> {
         match self {
@@ -159,7 +159,7 @@ macro_rules! bits_first {
 }
 
 number!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
-// One type of floats and one of whole numbers: with two, `(2.0 * &x)?.exp()` would leave open which of them 2.0 is.
+// Only one floating and one integer type. With two, the type of 2.0 in `(2.0 * &x)?.exp()` would be ambiguous.
 arithmetic_first!(bool, i64, f16, bf16, f64);
 bits_first!(bool, i64);
 

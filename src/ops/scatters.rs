@@ -1,7 +1,7 @@
-//! Writes to single elements by index, and to what a view shows: a changed copy, or in place.
+//! Writes to single elements by index, and to parts of a tensor. They return a changed copy or write in place.
 //!
-//! In the first case `index` says for every element of a source where along `dim` it goes. It has the rank of both and
-//! is in no other dim larger. Indices are not negative here. Results are row-major.
+//! A write by index has one index along `dim` for every element of the source. The index has the rank of tensor and
+//! source, and is not larger than either in the other dims. Indices must not be negative. Results are row-major.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -24,19 +24,20 @@ static SCATTER_VALUE_BY_WORD: Composite =
 
 impl Tensor {
     row_methods! {
-        /// A copy where, for `dim` 0, `out[index[i, j], j] = source[i, j]`. Of several writes to one place the last
-        /// stays.
+        /// A copy of the tensor with elements of `source` at given indices. For `dim` 0: `out[index[i, j], j] =
+        /// source[i, j]`. If several elements go to one position, the last one stays. Sizes and dtype are kept.
         ///
         /// # Errors
-        /// If an index or the dim is out of range, the shapes do not fit, or the dtypes of `self` and `source` differ.
+        /// If an index or the dim is out of range, if the shapes do not fit, or if the dtypes of `self` and `source`
+        /// differ.
         scatter scatter_(dim: i64, index: &Tensor, source: &Tensor)
             |x, call| call(Op::Scatter, &[x, index, source], &Attrs::from(Along { dim }));
     }
 
-    /// As [`Tensor::scatter`], the source being one number, converted to the dtype of `self`.
+    /// Like [`Tensor::scatter`], with one number in place of `source`. It is converted to the dtype of `self`.
     ///
     /// # Errors
-    /// As [`Tensor::scatter`].
+    /// Same as [`Tensor::scatter`].
     pub fn scatter_value(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         self.scatter(dim, index, &self.repeated(value.into(), index)?)
     }
@@ -46,27 +47,28 @@ impl Tensor {
             (self, dim, index, value.into());
     }
 
-    /// `value` in the dtype of `self`, as many times as there are indices.
+    /// `value` in the dtype of `self`, with the sizes of the index.
     fn repeated(&self, value: Scalar, index: &Tensor) -> Result<Tensor> {
         full_on(self.device(), &[], value, Some(self.dtype()))?.expand(index.sizes())
     }
 
     row_methods! {
-        /// A copy where, for `dim` 0, `source[i, j]` was added to `out[index[i, j], j]`, in row-major order of the
-        /// source.
+        /// A copy of the tensor with elements of `source` added at given indices. For `dim` 0: `out[index[i, j], j] +=
+        /// source[i, j]`, in row-major order. Sizes and dtype are kept.
         ///
         /// # Errors
-        /// As [`Tensor::scatter`].
+        /// Same as [`Tensor::scatter`].
         scatter_add scatter_add_(dim: i64, index: &Tensor, source: &Tensor)
             |x, call| call(Op::ScatterAdd, &[x, index, source], &Attrs::from(Along { dim }));
 
-        /// A copy where every place that an index names holds the `sum`, `prod`, `mean`, `amax` or `amin` of what goes
-        /// there, and of what was there if `include_self`.
+        /// A copy of the tensor in which every indexed position holds the `sum`, `prod`, `mean`, `amax` or `amin` of
+        /// the elements of `source` that go there. With `include_self` the old element is included. Sizes and dtype are
+        /// kept.
         ///
         /// # Errors
-        /// As [`Tensor::scatter`], and for another word.
+        /// Same as [`Tensor::scatter`]. Also if `reduce` is another word.
         scatter_reduce scatter_reduce_(dim: i64, index: &Tensor, source: &Tensor, reduce: &str, include_self: bool)
-            // The word is the user's; inference refuses one that it does not know.
+            // The word comes from the user. Inference rejects one that it does not know.
             |x, call| call(
                 Op::ScatterReduce,
                 &[x, index, source],
@@ -75,21 +77,22 @@ impl Tensor {
     }
 }
 
-/// Writes to what a view shows.
+/// Writes to parts of a tensor.
 impl Tensor {
-    /// A copy with index `index` of `dim` replaced by `src`, which lacks that dim and is converted. Sizes and dtype are
-    /// kept.
+    /// A copy of the tensor in which index `index` of `dim` is replaced by `src`. `src` lacks that dim, and is
+    /// converted to the dtype of `self`. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dim or the index is out of range, or the sizes differ.
+    /// If the dim or the index is out of range, or if the sizes differ.
     pub fn select_scatter(&self, src: &Tensor, dim: i64, index: i64) -> Result<Tensor> {
         call(Op::SelectScatter, &[self, src], &Attrs::from(Select { dim, index }))
     }
 
-    /// A copy with what [`Tensor::slice`] shows replaced by `src`, which is converted. Sizes and dtype are kept.
+    /// A copy of the tensor in which the elements of [`Tensor::slice`] are replaced by `src`, which is converted to the
+    /// dtype of `self`. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dim is out of range, the step is not positive, or the sizes differ.
+    /// If the dim is out of range, if the step is not positive, or if the sizes differ.
     pub fn slice_scatter(
         &self,
         src: &Tensor,
@@ -102,10 +105,11 @@ impl Tensor {
         call(Op::SliceScatter, &[self, src], &attrs)
     }
 
-    /// A copy with what [`Tensor::diagonal`] shows replaced by `src`, which is converted. Sizes and dtype are kept.
+    /// A copy of the tensor in which the elements of [`Tensor::diagonal`] are replaced by `src`, which is converted to
+    /// the dtype of `self`. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If a dim is out of range, both are the same, or the sizes differ.
+    /// If a dim is out of range, if both are the same, or if the sizes differ.
     pub fn diagonal_scatter(&self, src: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         call(Op::DiagonalScatter, &[self, src], &Attrs::from(Diagonal { offset, dim1, dim2 }))
     }
@@ -127,7 +131,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// `scatter` that adds or multiplies, by the word.
+/// A `scatter` that adds or multiplies, depending on `reduce`.
 fn scatter_reduced(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, reduce: &str) -> Result<Tensor> {
     match reduce {
         "add" => x.scatter_add(dim, index, source),

@@ -1,7 +1,6 @@
-//! Scans and sorts: operators that need all elements of a dim in order.
+//! Scans and sorts.
 //!
-//! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is
-//! stable, asked for or not.
+//! Indices are i64. NaN is greater than any number. Every sort is stable, whether requested or not.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -15,21 +14,22 @@ use crate::tensor::handle::Tensor;
 
 impl Tensor {
     row_methods! {
-        /// Running sums along `dim`, sizes kept. Integers and bools add up in i64, floats in their own dtype.
+        /// Cumulative sum along `dim`. Sizes are kept. Integers and bools are summed in i64, floats in their own dtype.
         ///
         /// # Errors
         /// If the dim is out of range.
         cumsum cumsum_(dim: i64) |x, call| call(Op::Cumsum, &[x], &Attrs::from(Cumsum { dim, dtype: None }));
 
-        /// Running products along `dim`, sizes kept. Integers and bools multiply in i64, floats in their own dtype.
+        /// Cumulative product along `dim`. Sizes are kept. Integers and bools are multiplied in i64, floats in their
+        /// own dtype.
         ///
         /// # Errors
         /// If the dim is out of range.
         cumprod cumprod_(dim: i64) |x, call| call(Op::Cumprod, &[x], &Attrs::from(Cumsum { dim, dtype: None }));
     }
 
-    /// The greatest element so far along `dim`, and its place, the last one among equals. Sizes and dtype are kept.
-    /// Places are i64.
+    /// Cumulative maximum along `dim`, and its index (i64). Among equal elements it is the last index. Sizes are kept,
+    /// and the dtype of the first.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -37,8 +37,7 @@ impl Tensor {
         self.running(Op::CummaxIndices, dim)
     }
 
-    /// The least element so far along `dim`, a NaN counting as less than any number, and its place; see
-    /// [`Tensor::cummax`].
+    /// Cumulative minimum along `dim`, and its index (i64). NaN is the least. See [`Tensor::cummax`].
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -51,7 +50,7 @@ impl Tensor {
         Ok((self.gather(dim, &indices)?, indices))
     }
 
-    /// The places of the elements along `dim` in ascending or descending order of their values; sizes kept, i64.
+    /// The indices (i64) that sort `dim` in ascending or descending order. Sizes are kept.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -59,8 +58,8 @@ impl Tensor {
         call(Op::Argsort, &[self], &Attrs::from(Argsort { stable: true, dim, descending }))
     }
 
-    /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept. Places
-    /// are i64.
+    /// Sorts `dim` in ascending or descending order. Also returns the indices (i64) of the elements. Sizes are kept,
+    /// and the dtype of the first.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -69,11 +68,11 @@ impl Tensor {
         Ok((self.gather(dim, &indices)?, indices))
     }
 
-    /// The `k` greatest elements along `dim` in descending order, or the least in ascending order, and their places.
-    /// Both have size `k` along `dim`; the first has the dtype of `self`, the second is i64.
+    /// The `k` greatest elements along `dim` in descending order, or the least in ascending order. Also returns their
+    /// indices (i64). Both results have size `k` along `dim`. The dtype of the first is kept.
     ///
     /// # Errors
-    /// If the dim is out of range, or has fewer elements.
+    /// If the dim is out of range, or if it has fewer than `k` elements.
     pub fn topk(&self, k: usize, dim: i64, largest: bool) -> Result<(Tensor, Tensor)> {
         let along = normalize_dim("topk", dim, self.dim())?;
         let size = self.sizes().get(along).copied().unwrap_or(1);

@@ -1,8 +1,8 @@
-//! Indexing: `t.i((0, .., 1..3))`.
+//! Subscripts: `t.i((0, .., 1..3))`.
 //!
-//! One item per dim, from the first on; dims without an item stay as they are. Numbers, ranges, [`NewAxis`] and
-//! [`Ellipsis`] give a view; index tensors and masks pick elements and give a copy. Negative numbers count from the
-//! end, also as ends of ranges; ends beyond the dim are cut off.
+//! There is one item per dim, from the first dim on. Dims without an item are taken whole. Numbers, ranges, [`NewAxis`]
+//! and [`Ellipsis`] give a view. Index tensors and masks give a copy. Negative numbers count from the end, also in
+//! ranges. Bounds beyond the dim are clamped.
 
 use crate::error::{Error, Result};
 use crate::ir::DType;
@@ -11,40 +11,40 @@ use crate::tensor::handle::Tensor;
 use std::convert::Infallible;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// What is taken of one dim; made from numbers, ranges and tensors.
+/// An item of a subscript, made from a number, range or tensor.
 #[derive(Debug, Clone)]
 pub enum Index {
-    /// One index of a dim, which goes away.
+    /// One index of a dim, which is removed.
     Select(i64),
-    /// Every `step`-th index from `start` up to but without `end`; a bound that is `None` does not limit.
+    /// Every `step`-th index from `start` to below `end`. `None` is no bound.
     Slice {
         /// The first index.
         start: Option<i64>,
-        /// The index after the last.
+        /// One past the last index.
         end: Option<i64>,
-        /// How far apart they are, at least 1.
+        /// The distance between indices, at least 1.
         step: i64,
     },
     /// A new dim of size 1.
     NewAxis,
-    /// As many whole dims as the other items leave over.
+    /// All dims that the other items leave over, taken whole.
     Ellipsis,
-    /// The indices that an integer tensor holds, or those where a bool tensor, which stands for as many dims as it
-    /// has, is true.
+    /// The indices in an integer tensor. Or the positions where a bool tensor is true; it stands for as many dims as it
+    /// has.
     Tensor(Tensor),
 }
 
-/// An index that adds a dim of size 1; `None` is the same.
+/// An item that adds a dim of size 1. `None` means the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NewAxis;
 
-/// An index for as many whole dims as the others leave over; may be there once.
+/// An item for all dims that the other items leave over. There may be at most one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ellipsis;
 
 impl Index {
-    /// Every `step`-th index from `start` up to but without `end`; a bound that is `None` does not limit. The same as a
-    /// range, also where Clippy takes the range for a mistake: `1..-1` is all but the first and the last.
+    /// Every `step`-th index from `start` to below `end`. `None` is no bound. It is the same as a range, but also
+    /// expresses those that Clippy rejects: `1..-1` is everything except the first and the last.
     pub fn slice(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> Index {
         Index::Slice { start: start.into(), end: end.into(), step }
     }
@@ -76,7 +76,7 @@ impl From<Ellipsis> for Index {
     }
 }
 
-/// `None` is a new dim.
+/// `None` adds a dim of size 1.
 impl From<Option<Infallible>> for Index {
     fn from(_: Option<Infallible>) -> Index {
         Index::NewAxis
@@ -95,7 +95,7 @@ impl From<Tensor> for Index {
     }
 }
 
-/// A whole number as an index; numbers beyond `i64` are beyond every dim.
+/// An integer as an index. Numbers beyond `i64` are out of range of every dim.
 trait Number {
     fn index(self) -> i64;
 }
@@ -118,7 +118,7 @@ impl Number for usize {
     }
 }
 
-/// The index after `last`; none after −1, which is the last index.
+/// The bound after `last`. After −1, the last index, there is no bound.
 fn index_after(last: i64) -> Option<i64> {
     if last == -1 { None } else { Some(last.saturating_add(1)) }
 }
@@ -165,7 +165,7 @@ macro_rules! numbers {
 
 numbers!(i32, i64, usize);
 
-/// What [`Tensor::i`] takes: one item, a tuple of up to eight, or a slice or vector of [`Index`].
+/// The argument of [`Tensor::i`]: one item, a tuple of up to eight items, or a slice or vector of [`Index`].
 pub trait Indices {
     /// The items in order.
     fn into_items(self) -> Vec<Index>;
@@ -219,12 +219,13 @@ macro_rules! tuples {
 tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
 impl Tensor {
-    /// Part of the tensor, by one item per dim: a number takes one index of the dim, which goes away; a range takes a
-    /// stretch; `..` takes all; [`NewAxis`] or `None` adds a dim of size 1; [`Ellipsis`] stands for all dims that the
-    /// other items leave over; an integer tensor picks indices, a bool tensor those where it is true. Dims after the
-    /// last item are taken whole. Negative numbers count from the end.
+    /// The part of the tensor at a subscript, which has one item per dim. A number selects one index and removes the
+    /// dim. A range selects several indices, and `..` all of them. [`NewAxis`] or `None` adds a dim of size 1.
+    /// [`Ellipsis`] stands for all dims that the other items leave over. An integer tensor selects the indices that it
+    /// holds, a bool tensor the positions where it is true. Dims after the last item are taken whole. Negative numbers
+    /// count from the end.
     ///
-    /// The result shares the memory of the tensor, unless tensors are among the items.
+    /// The result is a view, unless there are tensors among the items.
     ///
     /// ```
     /// # use opfuse::{Result, Tensor};
@@ -240,8 +241,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are more items than dims or more than one [`Ellipsis`], a number is out of range, a step is not
-    /// positive, or a tensor does not fit.
+    /// If there are more items than dims, or more than one [`Ellipsis`]. If a number is out of range, if a step is not
+    /// positive, or if a tensor does not fit.
     pub fn i(&self, indices: impl Indices) -> Result<Tensor> {
         let (view, picks) = self.taken(indices.into_items())?;
         if picks.iter().all(Option::is_none) {
@@ -250,8 +251,8 @@ impl Tensor {
         view.index(&picks)
     }
 
-    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives. It is converted to
-    /// the dtype of `self`. Views of the same elements see it.
+    /// Writes `value`, a number or a tensor, to the part that [`Tensor::i`] selects. It is broadcast, and converted to
+    /// the dtype of `self`. Views of the same elements change too.
     ///
     /// ```
     /// # use opfuse::{DType, Result, Tensor};
@@ -266,7 +267,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::i`]; if `value` does not broadcast to the part; as every write.
+    /// Same as [`Tensor::i`] and [`Tensor::copy_`].
     pub fn set<'a>(&self, indices: impl Indices, value: impl Into<Operand<'a>>) -> Result<()> {
         let (view, picks) = self.taken(indices.into_items())?;
         let value = value.into().tensor()?;
@@ -276,7 +277,7 @@ impl Tensor {
         view.index_put_(&picks, &value.to_dtype(self.dtype())?, false)
     }
 
-    /// The view that all but the tensors among the items give, and the tensors by dim of the view.
+    /// The view that the items other than tensors select, and the tensors by dim of that view.
     fn taken(&self, items: Vec<Index>) -> Result<(Tensor, Vec<Option<Tensor>>)> {
         let dims_of = |item: &Index| match item {
             Index::Select(_) | Index::Slice { .. } => 1,
@@ -295,7 +296,7 @@ impl Tensor {
             return refuse(format!("an index can only have a single Ellipsis, not {n_rests}"), "leave the others out");
         }
         let (mut view, mut dim, mut picks) = (self.clone(), 0i64, Vec::new());
-        // A dim that stays has no tensor.
+        // A dim without a tensor.
         let pass = |picks: &mut Vec<Option<Tensor>>, dim: &mut i64, n_dims: usize| {
             picks.resize(picks.len() + n_dims, None);
             *dim += n_dims as i64;

@@ -1,5 +1,5 @@
-//! The bytes of tensors from one device to another, through the host. `Tensor::to_device` stands in autograd, which
-//! brings gradients back.
+//! Copies the bytes of tensors between devices, through the host. `Tensor::to_device` is in `autograd`, because it
+//! records gradients.
 
 use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::dispatch::copy_storage;
@@ -8,7 +8,7 @@ use crate::ir::Layout;
 use crate::runtime::{Array, cuda};
 use crate::tensor::handle::Tensor;
 
-/// `x` on another device, as densely as it can lie; its history is not looked at.
+/// A dense copy of `x` on another device, without its history.
 pub(crate) fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Cuda {
         let host = fetched(x)?;
@@ -23,8 +23,8 @@ pub(crate) fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
     if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
 }
 
-/// Copies the elements of a tensor on a GPU to the host, densely. The GPU makes them dense first only where far more
-/// bytes would be copied otherwise. So reading a result takes no memory on the GPU, and no compiler.
+/// A dense copy of a GPU tensor on the host. If its elements are sparse in memory, the GPU first makes a dense copy.
+/// Otherwise reading needs no memory and no compiler there.
 fn fetched(x: &Tensor) -> Result<Tensor> {
     let layout = x.array().layout();
     let (start, end) = (layout.offset, layout.extent());
@@ -35,10 +35,10 @@ fn fetched(x: &Tensor) -> Result<Tensor> {
     if host.is_contiguous() { Ok(host) } else { host.copy() }
 }
 
-/// How many elements are copied for one that is wanted.
+/// The maximum number of elements to copy per element of the tensor.
 const SPARSE: usize = 4;
 
-/// The array with its storage on a device.
+/// An array with a copy of the storage on a device.
 fn over(array: &Array, device: Device) -> Result<Array> {
     let storage = Shared::new(copy_storage(array.storage(), device)?);
     Array::from_storage(storage, array.dtype(), Layout::clone(array.layout()))

@@ -1,9 +1,9 @@
-//! The operators `x_copy` and `x_`, which follow from a view `x`.
+//! The operators `x_copy` and `x_`, which follow from a view op `x`.
 //!
-//! `x_copy` copies the elements of the view. `x_` would give a tensor another shape in place, but sizes and strides of
-//! a tensor never change. Threads share the handle and borrow them, kernels rely on them, and so do views and traces.
-//! `x_` returns the tensor if it asks for the same shape. Any other shape is an error that names the form with a new
-//! handle, which copies as little. `resize_` and `set_` are of the same kind.
+//! `x_copy` returns a copy of the view. `x_` would change the shape of a tensor in place. But shapes are fixed: sizes
+//! and strides are borrowed from a handle that threads share, kernels rely on them, and views and traces refer to them.
+//! So `x_` returns the tensor if the shape would not change, and otherwise an error that names the form that returns a
+//! new handle. The same holds for `resize_` and `set_`.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;
@@ -18,8 +18,7 @@ use crate::ops::arguments::counts;
 use crate::ops::conversions::ordered;
 use crate::tensor::handle::Tensor;
 
-/// The rows with a form in place, and its overload. Every row that is a view, and that users call, has a form that
-/// copies.
+/// The rows with an in-place form, and its overload. Every public view op has a form that copies.
 const IN_PLACE: [(Op, &str); 5] =
     [(Op::T, ""), (Op::Transpose, ""), (Op::Squeeze, "dims"), (Op::Unsqueeze, ""), (Op::AsStrided, "")];
 
@@ -60,7 +59,7 @@ pub(crate) fn define_copy(library: &mut Library, view: &Operator) -> Result<()> 
     library.def_composite(&schema.to_string(), kernel).map(|_| ())
 }
 
-/// Defines `x_` of that overload for a view `x`.
+/// Defines `x_` with this overload for a view op `x`.
 pub(crate) fn define_in_place(library: &mut Library, view: &Operator, overload: &str) -> Result<()> {
     let mut schema = schema_of(view)?.clone();
     schema.name.name.push('_');
@@ -90,13 +89,13 @@ fn view_in_place(operator: &Operator, view: &Operator, stack: &mut Stack) -> Res
     let Some(Value::Tensor(target)) = stack.first().cloned() else {
         return Err(Error::argument(&**name, "the first argument must be a tensor"));
     };
-    // Wrong arguments are the view's to find.
+    // The view op itself reports wrong arguments.
     view.call_boxed(stack)?;
     let Some(Value::Tensor(wanted)) = stack.pop() else {
         return Err(Error::Internal { message: format!("{view:?} left no tensor") });
     };
     if wanted.array().layout() != target.array().layout() {
-        let hint = format!("go on with what {} returns, which copies nothing", without_namespace(&view.name().name));
+        let hint = format!("use the result of {}, which copies nothing", without_namespace(&view.name().name));
         return Err(fixed(name, &target, wanted.sizes(), &hint));
     }
     stack.push(Value::Tensor(target));
@@ -120,7 +119,7 @@ fn set(x: &Tensor, source: &Tensor) -> Result<Tensor> {
     if is_same {
         return Ok(x.clone());
     }
-    Err(fixed("set_", x, source.sizes(), "go on with source itself, or copy_ its elements"))
+    Err(fixed("set_", x, source.sizes(), "use source itself, or copy_ its elements"))
 }
 
 fn fixed(op: &str, x: &Tensor, wanted: &[usize], hint: &str) -> Error {

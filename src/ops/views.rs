@@ -1,8 +1,8 @@
-//! The same elements under another shape: views that are one row of the op table.
+//! Views that are one row of the op table.
 //!
-//! Everything here shares the storage of its input. Views made of these are in `reshaping.rs` and `pieces.rs`. The
-//! forms of views that copy or write are in `view_forms.rs`. Negative dims count from the end, except in
-//! [`Tensor::as_strided`], which counts memory.
+//! All results share the storage of the input. Views made of these are in `reshaping.rs` and `pieces.rs`, and the forms
+//! of views that copy or write in `view_forms.rs`. Negative dims count from the end, except in [`Tensor::as_strided`],
+//! which addresses memory.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -21,23 +21,24 @@ static SQUEEZE_DIM: Composite =
 
 /// Views that are one row of the op table.
 impl Tensor {
-    /// The same elements in the same order under other sizes; one size may be −1 and is computed.
+    /// A view of the elements in row-major order with other sizes. One size may be −1, and is then computed. The dtype
+    /// is kept.
     ///
     /// # Errors
-    /// If the number of elements differs, or strides cannot express it; see [`Tensor::reshape`].
+    /// If the number of elements differs, or if strides cannot express the shape; see [`Tensor::reshape`].
     pub fn view(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
         call(Op::View, &[self], &Attrs::from(Shape { size: ints(sizes) }))
     }
 
-    /// Dimensions in the order of `dims`.
+    /// A view with the dims in the order of `dims`.
     ///
     /// # Errors
-    /// If `dims` does not name every dim once.
+    /// If `dims` does not name every dim exactly once.
     pub fn permute(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Permute, &[self], &Attrs::from(attrs::Dims { dims: ints(dims) }))
     }
 
-    /// Two dimensions swapped.
+    /// A view with two dims swapped.
     ///
     /// # Errors
     /// If a dim is out of range.
@@ -45,7 +46,7 @@ impl Tensor {
         call(Op::Transpose, &[self], &Attrs::from(Transpose { dim0, dim1 }))
     }
 
-    /// A matrix transposed; a tensor of fewer dims as it is.
+    /// The transpose of a matrix, as a view. A tensor with fewer than two dims is unchanged.
     ///
     /// # Errors
     /// If there are more than two dims.
@@ -53,7 +54,8 @@ impl Tensor {
         call(Op::T, &[self], &[])
     }
 
-    /// Dims of size 1 repeated, and new dims in front; −1 keeps a size. Nothing is copied: the stride is 0.
+    /// A view in which dims of size 1 are repeated. New dims come first. −1 keeps a size. Nothing is copied: the stride
+    /// of a repeated dim is 0.
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
@@ -61,7 +63,7 @@ impl Tensor {
         call(Op::Expand, &[self], &Attrs::from(Expand { size: ints(sizes), implicit: false }))
     }
 
-    /// Without those of the named dims that have size 1; an empty list (`()`) names all.
+    /// A view without those of the named dims that have size 1. An empty list (`()`) means all dims.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -72,7 +74,7 @@ impl Tensor {
         call(Op::Squeeze, &[self], &Attrs::from(DimList { dim: ints(dims) }))
     }
 
-    /// With a new dim of size 1 in front of `dim`; −1 puts it last.
+    /// A view with a new dim of size 1 at index `dim`. −1 puts it last.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -80,7 +82,7 @@ impl Tensor {
         call(Op::Unsqueeze, &[self], &Attrs::from(Along { dim }))
     }
 
-    /// Index `index` of `dim`, which goes away; a negative index counts from the end.
+    /// A view of index `index` of `dim`, which is removed. A negative index counts from the end.
     ///
     /// # Errors
     /// If the dim or the index is out of range.
@@ -88,11 +90,11 @@ impl Tensor {
         call(Op::Select, &[self], &Attrs::from(Select { dim, index }))
     }
 
-    /// Every `step`-th element of `dim` from `start` up to but without `end`. A bound that is `None` does not limit, a
-    /// negative one counts from the end, and one beyond the end is clamped.
+    /// A view of every `step`-th element of `dim` from `start` to below `end`. `None` is no bound. A negative bound
+    /// counts from the end. A bound beyond the dim is clamped.
     ///
     /// # Errors
-    /// If the dim is out of range or the step is not positive.
+    /// If the dim is out of range, or if the step is not positive.
     pub fn slice(
         &self,
         dim: i64,
@@ -104,49 +106,49 @@ impl Tensor {
     }
 }
 
-/// Views of memory.
+/// Views by memory.
 impl Tensor {
-    /// The same elements under another handle.
+    /// A view with the same layout.
     ///
     /// # Errors
-    /// None but those of the dispatcher.
+    /// Only errors of the dispatcher.
     pub fn alias(&self) -> Result<Tensor> {
         call(Op::Alias, &[self], &[])
     }
 
-    /// The same elements, cut from the history that gradients follow. Nothing is copied.
+    /// A view of the same elements without autograd history.
     ///
     /// # Errors
-    /// None but those of the dispatcher.
+    /// Only errors of the dispatcher.
     pub fn detach(&self) -> Result<Tensor> {
         call(Op::Detach, &[self], &[])
     }
 
-    /// The diagonal of the dims `dim1` and `dim2`, which go away; it comes last. A positive `offset` is above the main
-    /// one, a negative one below. Nothing is copied.
+    /// The diagonal of the dims `dim1` and `dim2`, which are removed, as a view. It is the last dim of the result. A
+    /// positive `offset` is above the main diagonal, a negative one below.
     ///
     /// # Errors
-    /// If a dim is out of range or both are the same.
+    /// If a dim is out of range, or if both are the same.
     pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         call(Op::Diagonal, &[self], &Attrs::from(Diagonal { offset, dim1, dim2 }))
     }
 
-    /// Windows of `size` elements of `dim`, `step` apart: `dim` counts the windows, and a new last dim their elements.
-    /// Nothing is copied, so windows may overlap.
+    /// Windows of `size` elements of `dim`, at a distance of `step`, as a view. `dim` counts the windows, and a new
+    /// last dim their elements. Windows may overlap.
     ///
     /// # Errors
-    /// If the dim is out of range, a window does not fit, or the step is 0.
+    /// If the dim is out of range, if no window fits, or if the step is 0.
     pub fn unfold(&self, dim: i64, size: usize, step: usize) -> Result<Tensor> {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let attrs = Unfold { dimension: dim, size: count(size), step: count(step) };
         call(Op::Unfold, &[self], &Attrs::from(attrs))
     }
 
-    /// The storage under `sizes` and `strides` from storage element `offset` on; `None` is the tensor's own offset.
-    /// What the tensor's sizes and strides are does not matter.
+    /// A view of the storage with these `sizes` and `strides`, in elements, from storage element `offset` on. `None` is
+    /// the tensor's own offset. The tensor's own sizes and strides are not used.
     ///
     /// # Errors
-    /// If there is not one stride per size, a number is negative, or the storage is too short.
+    /// If there is not one stride per size, if a number is negative, or if the storage is too short.
     pub fn as_strided(
         &self,
         sizes: impl Into<Dims>,
@@ -157,11 +159,11 @@ impl Tensor {
         call(Op::AsStrided, &[self], &Attrs::from(attrs))
     }
 
-    /// The same bytes as elements of `dtype`. Where the widths differ, the last dim grows or shrinks.
+    /// A view of the same bytes as elements of `dtype`. If the widths differ, the size of the last dim changes.
     ///
     /// # Errors
-    /// If the widths differ and the last dim is missing, not dense, or not divisible; the same goes for the other
-    /// strides and the offset.
+    /// If the widths differ, and the last dim is missing, not dense or not divisible. Also if the other strides or the
+    /// offset are not divisible.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         call(Op::ViewDtype, &[self], &Attrs::from(ViewDtype { dtype: Some(dtype) }))
     }

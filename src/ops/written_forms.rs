@@ -1,8 +1,8 @@
 //! The operators `x_` and `x.out`, which follow from an operator `x`.
 //!
 //! Both call `x` and store its result by `copy_`: in the first argument, or in the one called `out`. A row of the op
-//! table has them if its meaning says that the result has the sizes of `self`; a composite if its static says so.
-//! Methods in place do not come here unless a mode is to see the call: see `mutation.rs`.
+//! table has them if its meaning says that the result has the sizes of `self`. A composite has them if its static says
+//! so. In-place methods come here only if a mode must see the call; see `mutation.rs`.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;
@@ -21,7 +21,7 @@ use crate::ops::mutation::{as_it_was, check_target, write};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// Overloads of in-place forms that are not those of the functional form: ATen has `floor_divide_.Tensor`.
+/// Overloads of in-place forms that differ from those of the functional form: ATen has `floor_divide_.Tensor`.
 const OVERLOADS: [(Op, &str); 3] = [(Op::Pow, "Tensor"), (Op::PowScalar, "Scalar"), (Op::FloorDivide, "Tensor")];
 
 /// Defines the forms of all rows that have them.
@@ -39,7 +39,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     Ok(())
 }
 
-/// Whether the result has the sizes of the first operand, once operands are broadcast.
+/// Whether the result has the sizes of the first operand after broadcasting.
 fn keeps_sizes(op: Op) -> bool {
     match op.row().meaning {
         Meaning::Body(..) | Meaning::Routine(Routine::Scan(Scan::Sum | Scan::Prod) | Routine::Scatter(_)) => true,
@@ -63,7 +63,7 @@ fn keeps_sizes(op: Op) -> bool {
     }
 }
 
-/// Whether the schema is that of an operator for users, of a tensor `self`, which does not choose an order of memory.
+/// Whether the schema is that of a public operator with a tensor `self`, which does not choose a memory format.
 fn may_be_written(schema: &Schema) -> bool {
     let takes_self = schema.arguments.first().is_some_and(|first| first.ty == Type::Tensor && first.name == "self");
     let gives_one = matches!(&schema.returns[..], [one] if one.ty == Type::Tensor && one.alias.is_none());
@@ -71,8 +71,8 @@ fn may_be_written(schema: &Schema) -> bool {
     takes_self && gives_one && keeps_layout && !schema.name.name.starts_with("aten::_")
 }
 
-/// Defines `x_` and `x.out` for a functional operator `x`; gives `x_`. Its overload is that of `x` and its kernel calls
-/// `x`, if nothing else is given.
+/// Defines `x_` and `x.out` for a functional operator `x`, and returns `x_`. By default its overload is that of `x`,
+/// and its kernel calls `x`.
 pub(crate) fn define(
     library: &mut Library,
     functional: &Operator,
@@ -145,7 +145,7 @@ fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
     }
     functional.call_boxed(stack)?;
     let result = stack.pop().and_then(|value| value.tensors().next().cloned());
-    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel returned no tensor"))?;
     write(&name, &target, &result)?;
     stack.clear();
     stack.push(Value::Tensor(target));
@@ -168,7 +168,7 @@ fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
     check_target(&name, &out)?;
     functional.call_boxed(stack)?;
     let result = stack.pop().and_then(|value| value.tensors().next().cloned());
-    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel returned no tensor"))?;
     if out.sizes() != result.sizes() {
         let (found, sizes, dtype) = (out.sizes(), result.sizes(), result.dtype());
         let what = format!("out has shape {found:?}, but the result has shape {sizes:?}, and a tensor is not resized");

@@ -92,10 +92,7 @@ fn n148_in_place_views_accept_only_the_same_shape() {
     for (name, rest, becomes) in changes {
         let view = name.trim_end_matches('_');
         let what = format!("cannot become {becomes} in place");
-        assert_error(
-            in_place(name, &x, rest),
-            &[&format!("{name}: "), &what, &format!("go on with what {view} returns")],
-        );
+        assert_error(in_place(name, &x, rest), &[&format!("{name}: "), &what, &format!("use the result of {view}")]);
     }
     let keeps: &[(&str, &[Value])] = &[
         ("transpose_", &[Value::Int(1), Value::Int(-1)]),

@@ -10,9 +10,10 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use smallvec::SmallVec;
 
-/// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
+/// The CPU kernel of every row of the op table. In an abstract trace operands have no elements, and neither has the
+/// result.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-    // Most calls are like one before.
+    // The fast path: most calls repeat an earlier one.
     let again = match *tensors {
         [a] => eager::run_again(op, &[a.as_argument()], attrs, Tensor::from_array),
         [a, b] => eager::run_again(op, &[a.as_argument(), b.as_argument()], attrs, Tensor::from_array),

@@ -1,6 +1,6 @@
-//! The CUDA key: every op of the table runs on the GPU of its operands; what that has no code for runs on the CPU.
+//! The CUDA key: every op of the table runs on the GPU of its operands. An op without GPU code runs on the CPU.
 //!
-//! Operands are on one GPU. Plain numbers, and 0-dim tensors of the CPU in pointwise ops, may stand beside them.
+//! All operands are on one GPU, except plain numbers, and 0-dim CPU tensors in pointwise ops.
 
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::set::KeySet;
@@ -14,7 +14,8 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use smallvec::SmallVec;
 
-/// The CUDA kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
+/// The CUDA kernel of every row of the op table. In an abstract trace operands have no elements, and neither has the
+/// result.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let device = device_of(op, tensors)?;
     let has_data = tensors.iter().all(|tensor| tensor.has_data());
@@ -35,7 +36,7 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
 fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
     let device = match cuda::device_of(tensors.iter().map(|tensor| tensor.device())) {
         Some(device) => device,
-        // A call that was sent here by its key alone.
+        // No operand is on a GPU: the key alone chose this kernel.
         None => crate::device::current_device(DeviceKind::Cuda)?,
     };
     let is_pointwise = matches!(op.row().meaning, Meaning::Body(..));
@@ -49,7 +50,7 @@ fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
     }
 }
 
-/// Whether a tensor is the key of a random draw, which generators make on the host.
+/// Whether a tensor is the key of a random draw. Generators make keys on the host.
 fn is_key(op: Op, tensor: &Tensor) -> bool {
     op.schema().contains("(Tensor key") && tensor.device().kind == DeviceKind::Cpu && tensor.numel() == 2
 }

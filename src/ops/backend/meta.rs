@@ -8,13 +8,13 @@ use crate::runtime::view;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// The Meta kernel of every op of the table: its row's inference.
+/// The Meta kernel of every row of the op table: shape and dtype inference.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     check_devices(op, tensors)?;
     shape_of(op, tensors, attrs, Device::META)
 }
 
-/// The result of a call without its elements; a view shares what its operand has instead of a storage.
+/// The result of a call without its elements. A view shares its operand's storage, which has no bytes.
 pub(crate) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &[Attr], device: Device) -> Result<Tensor> {
     if op.is_view() {
         return Ok(tensors[0].view_with(view(op, attrs, tensors[0].array())?));
@@ -24,7 +24,7 @@ pub(crate) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &[Attr], device: Devi
     Tensor::abstracted(&op.infer(&types, attrs)?, device, None)
 }
 
-/// All operands are on meta, or stand for a number; a pointwise op takes one 0-dim tensor of the CPU as a number, too.
+/// All operands must be on meta or be plain numbers. In pointwise ops, one 0-dim CPU tensor counts as a number.
 fn check_devices(op: Op, tensors: &[&Tensor]) -> Result<()> {
     let is_stray = |tensor: &&&Tensor| tensor.device().kind != DeviceKind::Meta && tensor.as_number().is_none();
     let mut strays = tensors.iter().filter(is_stray);

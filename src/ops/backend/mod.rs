@@ -1,4 +1,4 @@
-//! What every op of the table does at the keys of a backend: run its eager kernel, or infer a shape.
+//! The kernels of every row of the op table at the backend keys: run the op, or infer its result's type.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;

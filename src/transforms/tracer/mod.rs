@@ -235,7 +235,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         operator.redispatch_boxed(below, stack)?;
         stack.first().and_then(|value| value.tensors().next().cloned())
     };
-    let result = result.ok_or_else(|| Error::argument(op.name(), "the kernel left no tensor"))?;
+    let result = result.ok_or_else(|| Error::argument(op.name(), "the kernel returned no tensor"))?;
     with_recording(|recording| recording.name(&result, node));
     stack.clear();
     stack.push(Value::Tensor(result));
