@@ -14,6 +14,7 @@ use crate::fusion::rates::{LEVELS, Rates, level};
 use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use crate::runtime::Array;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -87,7 +88,7 @@ pub fn calibration() -> &'static Calibration {
 pub fn from_file(path: impl AsRef<Path>) -> Calibration {
     let path = path.as_ref();
     let failed = |what: String| Calibration { rates: Rates::BUILT_IN, source: Source::Failed(what) };
-    match std::fs::read_to_string(path) {
+    match read(path) {
         Ok(text) => match parse(&text) {
             Ok(rates) => Calibration { rates, source: Source::File(path.into()) },
             Err(error) => failed(format!("the calibration file {} is of no use: {error}", path.display())),
@@ -101,6 +102,15 @@ pub fn from_file(path: impl AsRef<Path>) -> Calibration {
         },
         Err(error) => failed(format!("the calibration file {} cannot be read: {error}", path.display())),
     }
+}
+
+/// The text of a calibration file.
+fn read(path: &Path) -> std::io::Result<String> {
+    // A device or a pipe may never end.
+    const MOST_BYTES: u64 = 1 << 20;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Measures the rates of this machine on one thread. It takes a few milliseconds per rate.

@@ -21,7 +21,7 @@ impl FromStr for Schema {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Schema> {
-        let mut parser = Parser { text, at: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0 };
         let schema = parser.schema()?;
         parser.end()?;
         Ok(schema)
@@ -32,16 +32,21 @@ impl FromStr for OperatorName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<OperatorName> {
-        let mut parser = Parser { text, at: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0 };
         let name = parser.operator_name()?;
         parser.end()?;
         Ok(name)
     }
 }
 
+/// How deep lists may nest. Types and literals are read and dropped by recursion.
+const MAX_NESTING: usize = 16;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// How many lists of a default are open.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -162,13 +167,16 @@ impl<'a> Parser<'a> {
             unknown => return Err(self.error(at, format!("unknown type specifier '{unknown}'"))),
         };
         let mut alias = self.alias()?;
-        loop {
+        for depth in 0.. {
             if self.take("?") {
                 ty = ty.optional();
             } else if self.take("[") {
                 ty = Type::List(Box::new(ty), self.length()?);
             } else {
                 break;
+            }
+            if depth >= MAX_NESTING {
+                return Err(self.error(at, format!("a type nests at most {MAX_NESTING} lists and options")));
             }
             // Alias marks may also follow the brackets, with the same meaning.
             if alias.is_none() {
@@ -234,9 +242,14 @@ impl<'a> Parser<'a> {
         if self.take("]") {
             return Ok(Literal::List(items));
         }
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return Err(self.error(self.at, format!("a default nests at most {MAX_NESTING} lists")));
+        }
         loop {
             items.push(self.literal()?);
             if self.take("]") {
+                self.depth -= 1;
                 return Ok(Literal::List(items));
             }
             self.expect(",")?;

@@ -51,10 +51,13 @@ impl Tensor {
     /// variance are per channel (dim 1), over all other dims. Sizes and dtype are kept.
     ///
     /// # Errors
-    /// If the dtype is not floating, if there is no dim 1, if a parameter does not have one element per channel, or if
-    /// there are no running statistics and `training` is off.
+    /// If the dtype is not floating, if there is no dim 1, if a parameter does not have one element per channel, if
+    /// there are no running statistics and `training` is off, or if a channel has one value and `training` is on.
     pub fn batch_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
+        if training && self.dim() > 1 && self.numel() > 0 && self.numel() == self.sizes()[1] {
+            return Err(lone_value("batch_norm", "channel", self));
+        }
         let (mean, variance) = running.unzip();
         BATCH_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
     }
@@ -66,9 +69,18 @@ impl Tensor {
     /// Same as [`Tensor::batch_norm`].
     pub fn instance_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
+        if training && self.dim() > 1 && self.numel() > 0 && self.sizes()[2..].iter().product::<usize>() == 1 {
+            return Err(lone_value("instance_norm", "channel of a sample", self));
+        }
         let (mean, variance) = running.unzip();
         INSTANCE_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
     }
+}
+
+/// The error of a normalization by the statistics of single values, which would make all of them zero.
+fn lone_value(op: &str, of: &str, x: &Tensor) -> Error {
+    let what = format!("Expected more than 1 value per {of} when training, got input size {:?}", x.sizes());
+    Error::shape(op, what, "pass a larger batch, or turn training off")
 }
 
 type Opt<'a> = Option<&'a Tensor>;

@@ -3,6 +3,7 @@
 //! No value is converted: the Rust type determines the dtype. Nested arrays and vectors give the tensor its shape. A
 //! flat vector holds the elements of a tensor in row-major order. Every conversion copies.
 
+use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ops::element::Element;
 use crate::tensor::handle::Tensor;
@@ -225,7 +226,7 @@ impl Tensor {
     /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
     pub fn to_vec2<T: Element>(&self) -> Result<Vec<Vec<T>>> {
         let &[n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec2", 2)) };
-        Ok(cut(self.to_vec()?, n_rows, length))
+        cut(self.to_vec()?, n_rows, length)
     }
 
     /// The matrices of a 3-dim tensor, each as its rows.
@@ -234,7 +235,7 @@ impl Tensor {
     /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
     pub fn to_vec3<T: Element>(&self) -> Result<Vec<Vec<Vec<T>>>> {
         let &[n, n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec3", 3)) };
-        Ok(cut(cut(self.to_vec()?, n * n_rows, length), n, n_rows))
+        cut(cut(self.to_vec()?, n.saturating_mul(n_rows), length)?, n, n_rows)
     }
 
     fn other_rank(&self, op: &str, rank: usize) -> Error {
@@ -244,7 +245,12 @@ impl Tensor {
 }
 
 /// Splits elements into `n` vectors of `length`.
-fn cut<T>(elements: Vec<T>, n: usize, length: usize) -> Vec<Vec<T>> {
+///
+/// # Errors
+/// If there is not enough memory: a tensor without elements may have any number of rows.
+fn cut<T>(elements: Vec<T>, n: usize, length: usize) -> Result<Vec<Vec<T>>> {
     let mut elements = elements.into_iter();
-    (0..n).map(|_| elements.by_ref().take(length).collect()).collect()
+    let mut rows = roomy(n)?;
+    rows.extend((0..n).map(|_| elements.by_ref().take(length).collect()));
+    Ok(rows)
 }

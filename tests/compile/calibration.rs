@@ -89,3 +89,11 @@ fn an_unusable_file_leaves_the_built_in_rates() {
     let nowhere = from_file(folder.0.join("no folder").join("rates"));
     assert!(matches!(&nowhere.source, Source::Failed(why) if why.contains("cannot be written")), "{}", nowhere.source);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_file_that_never_ends_leaves_the_built_in_rates() {
+    let calibration = from_file("/dev/zero");
+    assert_eq!(calibration.rates, Rates::BUILT_IN);
+    assert!(matches!(calibration.source, Source::Failed(_)), "{:?}", calibration.source);
+}

@@ -170,3 +170,17 @@ fn n082_arguments_are_checked_against_the_schema() {
         assert_error(result, &["test::add", message, &declared]);
     }
 }
+
+#[test]
+fn lists_that_nest_without_end_are_errors() {
+    use opfuse::dispatch::Schema;
+    let many = 200_000;
+    let ty = format!("f(int{} x) -> int", "[]".repeat(many));
+    let open = format!("f(int[] x={}) -> int", "[".repeat(many));
+    let closed = format!("f(int[] x={}{}) -> int", "[".repeat(many), "]".repeat(many));
+    for text in [ty, open, closed] {
+        let error = text.parse::<Schema>().map(|_| ()).expect_err("it nests too deep").to_string();
+        assert!(error.contains("nests at most"), "{}", &error[..200.min(error.len())]);
+    }
+    assert!("f(int[2][]? x=[[1, 2]]) -> int".parse::<Schema>().is_ok());
+}

@@ -152,3 +152,31 @@ fn expanded_tensors_are_filled() -> Result<()> {
     check(Ok(x), &[2, 1, 3], &[0f32, 0., 0., 2.5, 2.5, 2.5]);
     Ok(())
 }
+
+#[test]
+fn many_rows_without_elements_take_no_time_and_no_memory() {
+    let x = Tensor::zeros(&[1 << 40, 0], DType::F32).expect("it has no elements");
+    let calls: [(&str, opfuse::Result<Tensor>); 4] = [
+        ("argsort", x.argsort(1, false)),
+        ("cumsum", x.cumsum(1)),
+        ("sort", x.sort(1, false).map(|(values, _)| values)),
+        ("topk", x.topk(0, 1, true).map(|(values, _)| values)),
+    ];
+    for (op, result) in calls {
+        assert_eq!(result.expect(op).sizes(), [1 << 40, 0], "{op}");
+    }
+    let error = x.to_vec2::<f32>().expect_err("its rows do not fit").to_string();
+    assert!(error.contains("memory"), "{error}");
+}
+
+#[test]
+fn statistics_of_one_value_are_refused() {
+    let options = opfuse::nn::BatchNorm { training: true, ..opfuse::nn::BatchNorm::default() };
+    let x = Tensor::ones(&[1, 3, 1], DType::F32).expect("it is small");
+    for (op, result) in [("batch_norm", x.batch_norm(&options)), ("instance_norm", x.instance_norm(&options))] {
+        let error = result.expect_err("each mean is the value itself").to_string();
+        assert!(error.contains(op) && error.contains("more than 1 value per channel"), "{error}");
+    }
+    let two = Tensor::ones(&[2, 3], DType::F32).expect("it is small");
+    two.batch_norm(&options).expect("two values have a variance");
+}
