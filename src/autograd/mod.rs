@@ -169,9 +169,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     for (op, operator) in builtins.rows() {
         recorded
             .impl_operator(operator, Kernel::of_row(op, kernel::kernel).when(kernel::is_wanted).named("autograd"))?;
-        // `_unsafe_view` shares memory with an operand that no other handle shares: its result is no view.
-        let is_alias = operator.schema().is_some_and(|schema| schema.returns.iter().any(|one| one.alias.is_some()));
-        if op.is_view() && is_alias {
+        if op.is_view() {
             views.impl_operator(operator, Kernel::of_row(op, inplace_or_view::view_kernel).named("view"))?;
         }
     }

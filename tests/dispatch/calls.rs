@@ -266,7 +266,7 @@ fn n106_boxed_kernel_called_typed() {
     assert_eq!(op("test::one").call::<(&Tensor,), i64>((&x,)), Ok(4));
     let (int, float, _) = op("test::three").call::<(&Tensor,), (i64, f64, Tensor)>((&x,)).expect("three results");
     assert_eq!((int, float), (1, 2.0));
-    assert_error(op("test::one").call::<(&Tensor,), bool>((&x,)), &["expected results (bool)", "left (int)"]);
+    assert_error(op("test::one").call::<(&Tensor,), bool>((&x,)), &["expected results (bool)", "returned (int)"]);
 }
 
 #[test]
