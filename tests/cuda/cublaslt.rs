@@ -270,7 +270,7 @@ fn layers_are_one_call_where_it_has_them() {
                 let explain = compiled.explain().to_string();
                 assert_eq!(explain.contains("and rounds once, at the end"), is_one, "{name} of {dtype}: {explain}");
                 assert_eq!(
-                    explain.contains("cublasLt does not compute it: what follows"),
+                    explain.contains("cublasLt does not compute it: its epilogues"),
                     !is_one,
                     "{name}: {explain}"
                 );
