@@ -4,6 +4,11 @@
 //! thread's base value with the changes of all live guards, oldest first. Guards that are dropped in reverse order of
 //! their making, as locals are, take the short way: the value before the guard is put back.
 
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::thread::LocalKey;
+
 /// A change of a value that a guard keeps up.
 pub(crate) trait Change<T> {
     /// The value with this change made to it.
@@ -80,6 +85,82 @@ impl<T: Clone, C: Change<T>> Scopes<T, C> {
         (value, Some(removed.change))
     }
 }
+
+/// A value of every thread that guards change: what [`thread_setting`] declares.
+pub(crate) trait ThreadSetting {
+    /// The value.
+    type Value: Copy + 'static;
+    /// What a guard does to it.
+    type Change: Change<Self::Value> + 'static;
+    /// The value of this thread. It stands apart from the changes, so that reading it is one load.
+    const NOW: &'static LocalKey<Cell<Self::Value>>;
+    /// The changes of the live guards of this thread.
+    const SCOPES: &'static LocalKey<RefCell<Scopes<Self::Value, Self::Change>>>;
+
+    /// The value of this thread.
+    #[inline]
+    fn get() -> Self::Value {
+        Self::NOW.get()
+    }
+
+    /// Changes the value of this thread until the guard is dropped.
+    #[inline]
+    fn change(change: Self::Change) -> SettingGuard<Self>
+    where
+        Self: Sized,
+    {
+        let (id, after) = Self::SCOPES.with_borrow_mut(|scopes| scopes.open(Self::NOW.get(), change));
+        Self::NOW.set(after);
+        SettingGuard { id, setting: PhantomData, not_send: PhantomData }
+    }
+}
+
+/// Keeps up one change of a setting of the thread that made it.
+#[derive(Debug)]
+pub(crate) struct SettingGuard<S: ThreadSetting> {
+    id: ScopeId,
+    setting: PhantomData<S>,
+    not_send: PhantomData<Rc<()>>,
+}
+
+impl<S: ThreadSetting> Drop for SettingGuard<S> {
+    #[inline]
+    fn drop(&mut self) {
+        // A guard in a thread-local value may outlive the setting of its thread; then nothing is left to change.
+        let closed = S::SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.id, S::NOW.get()));
+        if let Ok((after, _)) = closed {
+            S::NOW.set(after);
+        }
+    }
+}
+
+/// Declares a setting: `struct Name(Value, Change) = the value of a new thread;`.
+macro_rules! thread_setting {
+    ($(#[$doc:meta])* struct $Name:ident($Value:ty, $Change:ty) = $base:expr;) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        struct $Name;
+
+        impl $crate::scope::ThreadSetting for $Name {
+            type Value = $Value;
+            type Change = $Change;
+            const NOW: &'static std::thread::LocalKey<std::cell::Cell<$Value>> = {
+                thread_local!(static NOW: std::cell::Cell<$Value> = const { std::cell::Cell::new($base) });
+                &NOW
+            };
+            const SCOPES: &'static std::thread::LocalKey<
+                std::cell::RefCell<$crate::scope::Scopes<$Value, $Change>>,
+            > = {
+                thread_local! {
+                    static SCOPES: std::cell::RefCell<$crate::scope::Scopes<$Value, $Change>> =
+                        const { std::cell::RefCell::new($crate::scope::Scopes::new()) };
+                }
+                &SCOPES
+            };
+        }
+    };
+}
+pub(crate) use thread_setting;
 
 #[cfg(test)]
 mod tests {

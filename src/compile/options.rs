@@ -8,10 +8,7 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::fusion::Options;
 use crate::ir::Numerics;
-use crate::scope::{Replace, ScopeId, Scopes};
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
-use std::rc::Rc;
+use crate::scope::{Replace, SettingGuard, ThreadSetting, thread_setting};
 
 /// The default number of sets of input types that a compiled function keeps programs for.
 pub const CAPACITY: usize = 256;
@@ -141,22 +138,21 @@ pub enum Stance {
     FailOnRecompile,
 }
 
-thread_local! {
-    static SCOPES: RefCell<Scopes<Option<Stance>, Replace<Option<Stance>>>> = const { RefCell::new(Scopes::new()) };
-    static STANCE: Cell<Option<Stance>> = const { Cell::new(None) };
+thread_setting! {
+    /// The stance of this thread, if one is set.
+    struct ThreadStance(Option<Stance>, Replace<Option<Stance>>) = None;
 }
 
 /// The stance of this thread, if one is set.
 pub(super) fn stance_here() -> Option<Stance> {
-    STANCE.get()
+    ThreadStance::get()
 }
 
 /// Keeps a stance. Made by [`stance`].
 #[derive(Debug)]
 #[must_use = "the stance holds only while the guard lives"]
 pub struct StanceGuard {
-    scope: ScopeId,
-    not_send: PhantomData<Rc<()>>,
+    _choice: SettingGuard<ThreadStance>,
 }
 
 /// Sets the stance of all compiled functions on this thread until the guard is dropped. It overrides their options.
@@ -176,17 +172,5 @@ pub struct StanceGuard {
 /// # }
 /// ```
 pub fn stance(stance: Stance) -> StanceGuard {
-    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(STANCE.get(), Replace(Some(stance))));
-    STANCE.set(after);
-    StanceGuard { scope, not_send: PhantomData }
-}
-
-impl Drop for StanceGuard {
-    fn drop(&mut self) {
-        // A guard in a thread-local value may outlive the choice of its thread; then nothing is left to change.
-        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, STANCE.get()));
-        if let Ok((after, _)) = after {
-            STANCE.set(after);
-        }
-    }
+    StanceGuard { _choice: ThreadStance::change(Replace(Some(stance))) }
 }

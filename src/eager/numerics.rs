@@ -4,28 +4,24 @@
 //! built for one choice runs for the other.
 
 use crate::ir::Numerics;
-use crate::scope::{Replace, ScopeId, Scopes};
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
-use std::rc::Rc;
+use crate::scope::{Replace, SettingGuard, ThreadSetting, thread_setting};
 
-thread_local! {
-    static SCOPES: RefCell<Scopes<Numerics, Replace<Numerics>>> = const { RefCell::new(Scopes::new()) };
-    static NUMERICS: Cell<Numerics> = const { Cell::new(Numerics::Strict) };
+thread_setting! {
+    /// The choice of this thread.
+    struct ThreadNumerics(Numerics, Replace<Numerics>) = Numerics::Strict;
 }
 
 /// The current choice of this thread.
 #[inline]
 pub fn current_numerics() -> Numerics {
-    NUMERICS.get()
+    ThreadNumerics::get()
 }
 
 /// Keeps a choice while it lives; made by [`numerics`].
 #[derive(Debug)]
 #[must_use = "the choice holds only while the guard lives"]
 pub struct NumericsGuard {
-    scope: ScopeId,
-    not_send: PhantomData<Rc<()>>,
+    _choice: SettingGuard<ThreadNumerics>,
 }
 
 /// Chooses the numerics of this thread. It applies to eager calls, to compiled functions without a choice of their own
@@ -46,19 +42,7 @@ pub struct NumericsGuard {
 /// # }
 /// ```
 pub fn numerics(numerics: Numerics) -> NumericsGuard {
-    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(NUMERICS.get(), Replace(numerics)));
-    NUMERICS.set(after);
-    NumericsGuard { scope, not_send: PhantomData }
-}
-
-impl Drop for NumericsGuard {
-    fn drop(&mut self) {
-        // A guard in a thread-local value may outlive the choice of its thread; then nothing is left to change.
-        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, NUMERICS.get()));
-        if let Ok((after, _)) = after {
-            NUMERICS.set(after);
-        }
-    }
+    NumericsGuard { _choice: ThreadNumerics::change(Replace(numerics)) }
 }
 
 #[cfg(test)]

@@ -18,12 +18,9 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
-use crate::scope::{Change, ScopeId, Scopes};
+use crate::scope::{Change, SettingGuard, ThreadSetting, thread_setting};
 use crate::tensor::handle::Tensor;
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::marker::PhantomData;
-use std::rc::Rc;
 
 /// The conversion of an operator's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,9 +81,9 @@ const KINDS: [(DeviceKind, DispatchKey); 3] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AutocastState([Option<DType>; KINDS.len()]);
 
-thread_local! {
-    static STATE: Cell<AutocastState> = const { Cell::new(AutocastState([None; KINDS.len()])) };
-    static SCOPES: RefCell<Scopes<AutocastState, Switch>> = const { RefCell::new(Scopes::new()) };
+thread_setting! {
+    /// The autocast state of this thread.
+    struct Autocast(AutocastState, Switch) = AutocastState([None; KINDS.len()]);
 }
 
 /// What a guard does: the dtype by kind of device, where it is switched. `None` inside means off.
@@ -102,7 +99,7 @@ impl Change<AutocastState> for Switch {
 impl AutocastState {
     /// The state of this thread.
     pub fn current() -> AutocastState {
-        STATE.get()
+        Autocast::get()
     }
 
     /// The lower-precision dtype on devices of that kind, if autocast is on there.
@@ -111,16 +108,15 @@ impl AutocastState {
     }
 }
 
-/// Keeps autocast on or off; made by [`autocast`] and its kin. The youngest live guard for a kind of device decides, in
-/// whichever order guards are dropped.
+/// Keeps autocast on or off; made by [`autocast`] and its variants. The youngest live guard for a kind of device
+/// decides, whatever the order in which guards are dropped.
 #[derive(Debug)]
 #[must_use = "autocast is changed only while the guard lives"]
 pub struct AutocastGuard {
-    scope: ScopeId,
+    _state: SettingGuard<Autocast>,
     /// Where it is on, its keys are not excluded, and where it is off, they are.
     _on: AdmitGuard,
     _off: ExcludeGuard,
-    not_send: PhantomData<Rc<()>>,
 }
 
 /// Enables autocast on this thread, on devices of every kind, until the guard is dropped. `dtype` (bf16 or f16) is the
@@ -189,19 +185,7 @@ fn enter(switch: Switch) -> AutocastGuard {
         let switched = KINDS.iter().zip(switch.0).filter(|(_, to)| to.is_some_and(|dtype| dtype.is_some() == is_on));
         switched.fold(KeySet::EMPTY, |keys, ((_, key), _)| keys | KeySet::of(*key))
     };
-    let (scope, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(STATE.get(), switch));
-    STATE.set(after);
-    AutocastGuard { scope, _on: admit(keys(true)), _off: exclude(keys(false)), not_send: PhantomData }
-}
-
-impl Drop for AutocastGuard {
-    fn drop(&mut self) {
-        // A guard in a thread-local value may outlive the state of its thread; then nothing is left to change.
-        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, STATE.get()));
-        if let Ok((after, _)) = after {
-            STATE.set(after);
-        }
-    }
+    AutocastGuard { _state: Autocast::change(switch), _on: admit(keys(true)), _off: exclude(keys(false)) }
 }
 
 /// Registers the kernels of [`POLICIES`] for all operators that are registered now.

@@ -5,36 +5,35 @@
 //! neither the autograd keys nor the key that counts writes, so they stay outside autograd for good.
 
 use crate::dispatch::key::local::{ExcludeGuard, below_ad_inplace_or_view};
-use crate::scope::{Replace, ScopeId, Scopes};
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
-use std::rc::Rc;
+use crate::scope::{Replace, SettingGuard, ThreadSetting, thread_setting};
 
-thread_local! {
-    static GRAD_MODE: Cell<bool> = const { Cell::new(true) };
-    static INFERENCE_MODE: Cell<bool> = const { Cell::new(false) };
-    static GRAD_SCOPES: RefCell<Scopes<bool, Replace<bool>>> = const { RefCell::new(Scopes::new()) };
-    static INFERENCE_SCOPES: RefCell<Scopes<bool, Replace<bool>>> = const { RefCell::new(Scopes::new()) };
+thread_setting! {
+    /// Grad mode.
+    struct GradMode(bool, Replace<bool>) = true;
+}
+
+thread_setting! {
+    /// Inference mode.
+    struct InferenceMode(bool, Replace<bool>) = false;
 }
 
 /// Whether this thread records calls for gradients (grad mode).
 #[inline]
 pub fn is_grad_enabled() -> bool {
-    GRAD_MODE.get()
+    GradMode::get()
 }
 
 /// Whether this thread is in inference mode, so that new tensors are inference tensors.
 #[inline]
 pub fn is_inference_mode() -> bool {
-    INFERENCE_MODE.get()
+    InferenceMode::get()
 }
 
 /// Keeps grad mode on or off. Made by [`no_grad`], [`enable_grad`] and [`set_grad_enabled`].
 #[derive(Debug)]
 #[must_use = "grad mode is switched only while the guard lives"]
 pub struct GradGuard {
-    scope: ScopeId,
-    not_send: PhantomData<Rc<()>>,
+    _mode: SettingGuard<GradMode>,
 }
 
 /// Disables grad mode on this thread until the guard is dropped: results do not require gradients.
@@ -62,26 +61,14 @@ pub fn enable_grad() -> GradGuard {
 
 /// Sets grad mode on this thread until the guard is dropped.
 pub fn set_grad_enabled(enabled: bool) -> GradGuard {
-    let (scope, after) = GRAD_SCOPES.with_borrow_mut(|scopes| scopes.open(GRAD_MODE.get(), Replace(enabled)));
-    GRAD_MODE.set(after);
-    GradGuard { scope, not_send: PhantomData }
-}
-
-impl Drop for GradGuard {
-    fn drop(&mut self) {
-        // A guard in a thread-local value may outlive the mode of its thread; then nothing is left to change.
-        let after = GRAD_SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, GRAD_MODE.get()));
-        if let Ok((after, _)) = after {
-            GRAD_MODE.set(after);
-        }
-    }
+    GradGuard { _mode: GradMode::change(Replace(enabled)) }
 }
 
 /// Keeps inference mode on. Made by [`inference_mode`].
 #[derive(Debug)]
 #[must_use = "inference mode is on only while the guard lives"]
 pub struct InferenceGuard {
-    scope: ScopeId,
+    _mode: SettingGuard<InferenceMode>,
     _grad: GradGuard,
     _below: ExcludeGuard,
 }
@@ -89,16 +76,5 @@ pub struct InferenceGuard {
 /// Enables inference mode on this thread until the guard is dropped. Calls are not recorded, writes are not counted,
 /// and new tensors can never take part in autograd. It costs less than [`no_grad`].
 pub fn inference_mode() -> InferenceGuard {
-    let (scope, after) = INFERENCE_SCOPES.with_borrow_mut(|scopes| scopes.open(INFERENCE_MODE.get(), Replace(true)));
-    INFERENCE_MODE.set(after);
-    InferenceGuard { scope, _grad: no_grad(), _below: below_ad_inplace_or_view() }
-}
-
-impl Drop for InferenceGuard {
-    fn drop(&mut self) {
-        let after = INFERENCE_SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.scope, INFERENCE_MODE.get()));
-        if let Ok((after, _)) = after {
-            INFERENCE_MODE.set(after);
-        }
-    }
+    InferenceGuard { _mode: InferenceMode::change(Replace(true)), _grad: no_grad(), _below: below_ad_inplace_or_view() }
 }

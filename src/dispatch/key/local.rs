@@ -6,10 +6,7 @@
 use crate::dispatch::key::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS, AUTOGRAD_KEYS};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
-use crate::scope::{Change, ScopeId, Scopes};
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
-use std::rc::Rc;
+use crate::scope::{Change, SettingGuard, ThreadSetting, thread_setting};
 
 /// The two key sets of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +31,9 @@ impl LocalKeySets {
     }
 }
 
-thread_local! {
-    static LOCAL: Cell<LocalKeySets> = const { Cell::new(LocalKeySets::DEFAULT) };
-    static SCOPES: RefCell<Scopes<LocalKeySets, KeyChange>> = const { RefCell::new(Scopes::new()) };
+thread_setting! {
+    /// The sets of this thread.
+    struct LocalSets(LocalKeySets, KeyChange) = LocalKeySets::DEFAULT;
 }
 
 /// What a guard does to the sets.
@@ -61,80 +58,61 @@ impl Change<LocalKeySets> for KeyChange {
     }
 }
 
-/// Keeps up one change of the sets of its thread.
-#[derive(Debug)]
-struct KeyScope {
-    id: ScopeId,
-    not_send: PhantomData<Rc<()>>,
-}
-
-impl KeyScope {
-    #[inline]
-    fn open(change: KeyChange) -> KeyScope {
-        let (id, after) = SCOPES.with_borrow_mut(|scopes| scopes.open(LOCAL.get(), change));
-        LOCAL.set(after);
-        KeyScope { id, not_send: PhantomData }
-    }
-}
-
-impl Drop for KeyScope {
-    #[inline]
-    fn drop(&mut self) {
-        // A guard in a thread-local value may outlive the sets of its thread; then nothing is left to change.
-        let after = SCOPES.try_with(|scopes| scopes.borrow_mut().close(self.id, LOCAL.get()));
-        if let Ok((after, _)) = after {
-            LOCAL.set(after);
-        }
-    }
-}
-
 /// The sets of this thread.
 #[inline]
 pub fn local_key_sets() -> LocalKeySets {
-    LOCAL.get()
+    LocalSets::get()
 }
 
 /// Keeps keys in the included set. Made by [`include()`].
 #[derive(Debug)]
 #[must_use = "the keys are included only while the guard lives"]
-pub struct IncludeGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
+pub struct IncludeGuard {
+    _sets: SettingGuard<LocalSets>,
+}
 
 /// Keeps keys in the excluded set. Made by [`exclude()`].
 #[derive(Debug)]
 #[must_use = "the keys are excluded only while the guard lives"]
-pub struct ExcludeGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
+pub struct ExcludeGuard {
+    _sets: SettingGuard<LocalSets>,
+}
 
 /// Replaces both sets. Made by [`force()`].
 #[derive(Debug)]
 #[must_use = "the sets are replaced only while the guard lives"]
-pub struct ForceGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
+pub struct ForceGuard {
+    _sets: SettingGuard<LocalSets>,
+}
 
 /// Keeps keys out of the excluded set; made by [`admit`].
 #[derive(Debug)]
 #[must_use = "the keys are admitted only while the guard lives"]
-pub(crate) struct AdmitGuard(#[expect(dead_code, reason = "it acts when dropped")] KeyScope);
+pub(crate) struct AdmitGuard {
+    _sets: SettingGuard<LocalSets>,
+}
 
 /// Includes keys in every call of this thread until the guard is dropped.
 #[inline]
 pub fn include(keys: impl Into<KeySet>) -> IncludeGuard {
-    IncludeGuard(KeyScope::open(KeyChange::Include(keys.into())))
+    IncludeGuard { _sets: LocalSets::change(KeyChange::Include(keys.into())) }
 }
 
 /// Excludes keys from every call of this thread until the guard is dropped. A per-backend key excludes its
 /// functionality on all backends, as in a difference of key sets.
 #[inline]
 pub fn exclude(keys: impl Into<KeySet>) -> ExcludeGuard {
-    ExcludeGuard(KeyScope::open(KeyChange::Exclude(keys.into())))
+    ExcludeGuard { _sets: LocalSets::change(KeyChange::Exclude(keys.into())) }
 }
 
 /// Takes keys that do not exist per backend out of the excluded set.
 pub(crate) fn admit(keys: KeySet) -> AdmitGuard {
-    AdmitGuard(KeyScope::open(KeyChange::Admit(keys)))
+    AdmitGuard { _sets: LocalSets::change(KeyChange::Admit(keys)) }
 }
 
 /// Replaces both sets until the guard is dropped, for instance by those of another thread.
 pub fn force(sets: LocalKeySets) -> ForceGuard {
-    ForceGuard(KeyScope::open(KeyChange::Force(sets)))
+    ForceGuard { _sets: LocalSets::change(KeyChange::Force(sets)) }
 }
 
 /// Excludes the autograd keys, so that calls are not recorded for gradients.
