@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 /// The Autograd kernel of every row of the op table.
 pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let below = keys - AUTOGRAD_KEYS;
-    if !is_wanted(tensors) {
+    if !tensors.iter().any(|tensor| is_wanted(tensor)) {
         return redispatch(op, below, tensors, attrs);
     }
     let result = {
@@ -32,15 +32,19 @@ pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) 
     Ok(result)
 }
 
-/// Whether a call with these operands is recorded.
+/// Whether a call with this operand is recorded.
 #[inline]
-pub(crate) fn is_wanted(tensors: &[&Tensor]) -> bool {
-    is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad())
+pub(super) fn is_wanted(tensor: &Tensor) -> bool {
+    is_grad_enabled() && tensor.requires_grad()
 }
 
 /// Records a call that returned `result`, if an operand has a gradient edge.
 pub(crate) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &Tensor) -> Result<()> {
-    if !is_wanted(tensors) || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
+    if !tensors.iter().any(|tensor| is_wanted(tensor))
+        || op == Op::Detach
+        || !op.is_differentiable()
+        || !DType::is_float(result.dtype())
+    {
         return Ok(());
     }
     let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();

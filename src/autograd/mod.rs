@@ -178,7 +178,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     builtins.libraries.extend([recorded, views]);
     for key in FALLBACK_KEYS {
         let mut library = Library::impl_block("_", key)?;
-        let kernel = Kernel::boxed(without_derivative::fallback).when_any(without_derivative::is_wanted);
+        let kernel = Kernel::boxed(without_derivative::fallback).when(kernel::is_wanted);
         library.fallback(kernel.named("without_derivative"))?;
         builtins.libraries.push(library);
     }

@@ -3,10 +3,10 @@
 //! An operator from outside that has no kernel for an Autograd key runs as it is. If one of its operands requires
 //! gradients, its results get a node whose backward is an error: the history does not end silently.
 
+use crate::autograd::kernel::is_wanted;
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
-use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::local::below_autograd;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -14,11 +14,6 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
-
-/// Whether a call with this tensor may have to be recorded.
-pub(super) fn is_wanted(tensor: &Tensor) -> bool {
-    is_grad_enabled() && tensor.requires_grad()
-}
 
 /// The kernel of all operators that have none for their Autograd key.
 ///

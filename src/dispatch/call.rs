@@ -5,7 +5,8 @@
 //! starts at the slot: only the given keys count. None of this takes a lock. It allocates only if a typed call meets a
 //! boxed kernel, or if there is no kernel.
 
-use crate::dispatch::kernel::Kernel;
+use crate::dispatch::kernel::{Condition, Kernel};
+use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::local::local_key_sets;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -30,6 +31,20 @@ impl Operator {
         keys & self.mask(keys)
     }
 
+    /// The kernel for these keys, and the keys that it is called with. A kernel with a condition is Autograd's. If the
+    /// condition holds for none of the tensors, that kernel would only redispatch, so it is skipped.
+    #[inline(always)]
+    pub(crate) fn select(&self, keys: KeySet, holds: impl FnOnce(Condition) -> bool) -> (KeySet, Option<&Kernel>) {
+        let kernel = self.kernel(keys);
+        match kernel.and_then(Kernel::condition) {
+            Some(condition) if !holds(condition) => {
+                let below = keys - AUTOGRAD_KEYS;
+                (below, self.kernel(below))
+            }
+            Some(_) | None => (keys, kernel),
+        }
+    }
+
     /// Calls the operator with typed arguments: `op.call::<(&Tensor, &Tensor, Scalar), Tensor>((a, b, alpha))`.
     ///
     /// If the types differ from those of the kernel, the call goes through boxed values.
@@ -39,14 +54,7 @@ impl Operator {
     #[inline]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
-        if let Some(kernel) = self.kernel(keys)
-            && let Some(wants) = kernel.wants()
-            && !arguments.any_tensor(wants)
-        {
-            // What the kernel would do, without values on a stack.
-            let below = keys - KeySet::of(keys.highest());
-            return self.redispatch(below & self.mask(below), arguments);
-        }
+        let (keys, _) = self.select(keys, |condition| arguments.any_tensor(condition));
         self.redispatch(keys, arguments)
     }
 

@@ -28,14 +28,13 @@ pub struct Kernel {
     typed: Option<Typed>,
     row: Option<RowFn>,
     condition: Option<Condition>,
-    wants: Option<fn(&Tensor) -> bool>,
 }
 
 /// The kernel of a row of the op table. It takes tensors and other arguments separately, like [`super::rows::call`].
 pub(crate) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
 
-/// Whether a kernel has anything to do for these tensors. If not, the call may skip it.
-pub(crate) type Condition = fn(&[&Tensor]) -> bool;
+/// Whether a kernel has anything to do for a tensor. If it has for none, the call may skip it.
+pub(crate) type Condition = fn(&Tensor) -> bool;
 
 enum Body {
     /// Nothing was registered. Calling it is an error.
@@ -60,7 +59,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None, wants: None }
+        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None }
     }
 
     /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
@@ -99,18 +98,6 @@ impl Kernel {
         self
     }
 
-    /// The same kernel for calls alone one of whose tensors is of this kind. It does nothing for the others.
-    pub(crate) fn when_any(mut self, test: fn(&Tensor) -> bool) -> Kernel {
-        self.wants = Some(test);
-        self
-    }
-
-    /// Which tensors it is for, if not for all.
-    #[inline]
-    pub(crate) fn wants(&self) -> Option<fn(&Tensor) -> bool> {
-        self.wants
-    }
-
     /// The condition given to [`Kernel::when`].
     #[inline]
     pub(crate) fn condition(&self) -> Option<Condition> {
@@ -119,19 +106,12 @@ impl Kernel {
 
     /// The fallthrough kernel: calls skip its key.
     pub fn fallthrough() -> Kernel {
-        Kernel {
-            name: "fallthrough".into(),
-            body: Body::Fallthrough,
-            typed: None,
-            row: None,
-            condition: None,
-            wants: None,
-        }
+        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None, condition: None }
     }
 
     /// The invalid kernel, which stands for a missing registration.
     pub fn invalid() -> Kernel {
-        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None, wants: None }
+        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None }
     }
 
     /// The kernel of an `AutogradOther` slot that two kernels claim.
@@ -142,7 +122,6 @@ impl Kernel {
             typed: None,
             row: None,
             condition: None,
-            wants: None,
         }
     }
 
@@ -317,7 +296,6 @@ macro_rules! function_kernels {
                     }),
                     row: None,
                     condition: None,
-                    wants: None,
                 }
             }
         }

@@ -3,7 +3,6 @@
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
 use crate::dispatch::kernel::Kernel;
-use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -52,12 +51,7 @@ pub(crate) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Att
 
 #[inline(always)]
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-    let (mut keys, mut kernel) = (keys, operator.kernel(keys));
-    if kernel.and_then(Kernel::condition).is_some_and(|wants| !wants(tensors)) {
-        // The conditional kernel is Autograd's, which would only redispatch.
-        keys = keys - AUTOGRAD_KEYS;
-        kernel = operator.kernel(keys);
-    }
+    let (keys, kernel) = operator.select(keys, |condition| tensors.iter().any(|tensor| condition(tensor)));
     match kernel.and_then(Kernel::row) {
         Some(kernel) => kernel(op, keys, tensors, attrs),
         None => run_boxed(op, operator, keys, tensors, attrs),
