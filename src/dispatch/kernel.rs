@@ -71,11 +71,7 @@ impl Kernel {
     pub(crate) fn of_row(op: Op, function: RowFn) -> Kernel {
         let boxed = move |operator: &Operator, keys: KeySet, stack: &mut Stack| {
             let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
-            let (expected, found) = (schema.arguments.len(), stack.len());
-            if found != expected {
-                let what = format!("expected {expected} argument(s) on the stack but found {found}");
-                return Err(Error::argument(op.name(), what));
-            }
+            schema.check_count(stack)?;
             let (tensors, attrs) = unpack(op, schema, stack)?;
             let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
             let result = function(op, keys, &tensors, &attrs)?;

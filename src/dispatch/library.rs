@@ -166,8 +166,7 @@ impl Library {
     /// already, or if this is an implementation block.
     #[track_caller]
     pub fn def(&mut self, schema: &str) -> Result<&mut Self> {
-        let schema = self.parse_schema(schema)?;
-        self.define(schema)
+        self.def_operator(schema).map(|_| self)
     }
 
     /// Defines an operator with the given alias analysis.
@@ -177,7 +176,7 @@ impl Library {
     #[track_caller]
     pub fn def_with(&mut self, schema: &str, alias_analysis: AliasAnalysis) -> Result<&mut Self> {
         let schema = Schema { alias_analysis, ..self.parse_schema(schema)? };
-        self.define(schema)
+        self.define(schema).map(|_| self)
     }
 
     /// Defines an operator and registers its decomposition.
@@ -204,9 +203,7 @@ impl Library {
     #[track_caller]
     pub(crate) fn def_operator(&mut self, schema: &str) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
-        let (operator, definition) = self.dispatcher.define(schema)?;
-        self.registrations.push(definition);
-        Ok(operator)
+        self.define(schema)
     }
 
     /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as its decomposition.
@@ -311,9 +308,10 @@ impl Library {
     }
 
     #[track_caller]
-    fn define(&mut self, schema: Schema) -> Result<&mut Self> {
-        self.registrations.push(self.dispatcher.register_def(schema)?);
-        Ok(self)
+    fn define(&mut self, schema: Schema) -> Result<Operator> {
+        let (operator, definition) = self.dispatcher.define(schema)?;
+        self.registrations.push(definition);
+        Ok(operator)
     }
 
     #[track_caller]

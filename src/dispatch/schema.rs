@@ -293,15 +293,24 @@ impl Schema {
         })
     }
 
+    /// Checks the number of values on a stack.
+    ///
+    /// # Errors
+    /// If it is not the number of arguments.
+    pub(crate) fn check_count(&self, stack: &Stack) -> Result<()> {
+        if stack.len() != self.arguments.len() {
+            let (expected, found) = (self.arguments.len(), stack.len());
+            return Err(self.refusal(format!("expected {expected} argument(s) on the stack but found {found}")));
+        }
+        Ok(())
+    }
+
     /// Checks the number and types of the values of a stack in schema order.
     ///
     /// # Errors
     /// If the number of values or a type differs.
     pub fn check_stack(&self, stack: &Stack) -> Result<()> {
-        if stack.len() != self.arguments.len() {
-            let (expected, found) = (self.arguments.len(), stack.len());
-            return Err(self.refusal(format!("expected {expected} argument(s) on the stack but found {found}")));
-        }
+        self.check_count(stack)?;
         for (argument, value) in self.arguments.iter().zip(stack) {
             if !value.fits(&argument.ty) {
                 let found = value.type_name();

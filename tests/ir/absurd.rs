@@ -1,6 +1,7 @@
 //! Absurd calls: any number of operands of any type, attributes of any kind. Inference refuses them with an error or
 //! gives a type. What it accepts is decomposed, goes through the passes, and is planned. Nothing panics.
 
+use crate::effort::n_cases;
 use crate::values::Numbers;
 use opfuse::internals::fusion::{Options, plan};
 use opfuse::internals::ir::passes::{PASSES, decompose};
@@ -15,9 +16,9 @@ const WORDS: &[&str] = &["", "floor", "trunc", "none", "tanh", "constant", "refl
 const FORMATS: &[MemoryFormat] =
     &[MemoryFormat::Preserve, MemoryFormat::Contiguous, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d];
 
-/// A seed may be repeated with `OPFUSE_FUZZ=seeds`, the number of calls per op.
+/// How many calls each op gets.
 fn n_calls() -> u64 {
-    std::env::var("OPFUSE_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+    n_cases(150, 1500)
 }
 
 fn operand(numbers: &mut Numbers) -> TensorType {
@@ -66,19 +67,11 @@ fn call(op: Op, seed: u64) -> Option<Graph> {
     Some(graph)
 }
 
-/// What panicked, by op and message.
-fn panics(what: impl Fn(Op, u64)) -> BTreeMap<String, u64> {
-    let mut found = BTreeMap::new();
-    for &op in Op::ALL {
-        for seed in 0..n_calls() {
-            let caught = catch_unwind(AssertUnwindSafe(|| what(op, seed ^ (op as u64) << 32)));
-            let Err(payload) = caught else { continue };
-            let text = payload.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("?");
-            found.entry(format!("{op:?}: {text}")).or_insert(seed);
-        }
-    }
-    found
+/// The message of the panic of `work`, if it panics.
+fn panic_of(work: impl FnOnce()) -> Option<String> {
+    let payload = catch_unwind(AssertUnwindSafe(work)).err()?;
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    Some(text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("?").to_string())
 }
 
 /// Whether a graph is small enough to be planned for real.
@@ -86,25 +79,35 @@ fn is_small(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| node.ty.numel() < 1 << 20)
 }
 
+/// Sends a call through text, decomposition, passes and planning.
+fn check(op: Op, seed: u64) {
+    let Some(graph) = call(op, seed) else { return };
+    let text = graph.to_string();
+    let again: Graph = text.parse().unwrap_or_else(|error| panic!("its text does not parse: {error}"));
+    assert_eq!(again.to_string(), text, "its text parses to another graph");
+    let Ok(mut graph) = decompose(&graph) else { return };
+    if !is_small(&graph) {
+        return;
+    }
+    for pass in &PASSES[1..] {
+        match (pass.run)(&graph) {
+            Ok(next) => graph = next,
+            Err(_) => return,
+        }
+    }
+    plan(&graph, &Options::default());
+}
+
 #[test]
 fn absurd_calls_are_refused_or_planned_and_never_panic() {
-    let found = panics(|op, seed| {
-        let Some(graph) = call(op, seed) else { return };
-        let text = graph.to_string();
-        let again: Graph = text.parse().unwrap_or_else(|error| panic!("its text does not parse: {error}"));
-        assert_eq!(again.to_string(), text, "its text parses to another graph");
-        let Ok(mut graph) = decompose(&graph) else { return };
-        if !is_small(&graph) {
-            return;
-        }
-        for pass in &PASSES[1..] {
-            match (pass.run)(&graph) {
-                Ok(next) => graph = next,
-                Err(_) => return,
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for &op in Op::ALL {
+        for seed in 0..n_calls() {
+            if let Some(message) = panic_of(|| check(op, seed ^ (op as u64) << 32)) {
+                found.entry(format!("{op:?}: {message}")).or_insert(seed);
             }
         }
-        plan(&graph, &Options::default());
-    });
+    }
     assert!(found.is_empty(), "{} panics:\n{found:#?}", found.len());
 }
 
@@ -130,9 +133,9 @@ fn absurd_texts_of_graphs_are_errors_and_never_panic() {
             }
         }
         let Ok(text) = String::from_utf8(text) else { continue };
-        if let Err(payload) = catch_unwind(|| text.parse::<Graph>().is_ok()) {
-            let said = payload.downcast_ref::<String>().map_or("?", String::as_str).to_string();
-            found.entry(said).or_insert((round, text));
+        let parse = || drop(text.parse::<Graph>());
+        if let Some(message) = panic_of(parse) {
+            found.entry(message).or_insert((round, text));
         }
     }
     assert!(found.is_empty(), "{} panics:\n{found:#?}", found.len());

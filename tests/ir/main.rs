@@ -2,6 +2,8 @@
 //! absurd calls.
 
 mod absurd;
+#[path = "../common/effort.rs"]
+mod effort;
 mod graph_text;
 mod math_accuracy;
 #[path = "../common/values.rs"]
