@@ -54,7 +54,8 @@ pub fn gradcheck(
             let distance = (difference - found[element]).abs();
             if distance.is_nan() || distance > atol + rtol * difference.abs() {
                 let what = format!(
-                    "the gradient of input {index} at element {element} is {}, but central differences give {difference}",
+                    "the gradient of input {index} at element {element} is {}, but central differences give \
+                     {difference}",
                     found[element]
                 );
                 return Err(Error::argument("gradcheck", what));

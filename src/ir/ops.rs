@@ -126,9 +126,11 @@ macro_rules! for_each_op {
                 /// 2017).
                 Selu selu selu_ FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
                 /// `relu6(x + 3) / 6`: a piecewise linear logistic function.
-                Hardsigmoid hardsigmoid hardsigmoid_ FloatOnly |x| relu6_of_plus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
+                Hardsigmoid hardsigmoid hardsigmoid_ FloatOnly |x| relu6_of_plus_3(x) / 6.0;
+                    (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
                 /// `x * relu6(x + 3) / 6`.
-                Hardswish hardswish hardswish_ FloatOnly |x| x * relu6_of_plus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
+                Hardswish hardswish hardswish_ FloatOnly |x| x * relu6_of_plus_3(x) / 6.0;
+                    (|x, y, g| pointwise::hardswish(x, g));
                 /// Logarithm of the logistic function.
                 LogSigmoid log_sigmoid log_sigmoid_ FloatOnly |x| log_sigmoid(x); (|x, y| (-x).sigmoid());
                 /// The fractional part, `x - trunc(x)`.

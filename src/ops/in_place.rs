@@ -33,8 +33,8 @@ macro_rules! row_methods {
         /// Views of the same elements change too. Sizes and dtype are kept.
         ///
         /// # Errors
-        #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`]. Also if the result has other")]
-        /// sizes or a dtype of a higher category.
+        #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
+        /// Also if the result has other sizes or a dtype of a higher category.
         pub fn $in_place $(<$($life),+>)? (&self, $($argument: $ty),*) -> $crate::error::Result<()> {
             let ($x, $call) = (self, $crate::ops::mutation::call_in_place);
             $body

@@ -353,7 +353,8 @@ API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, 
                    size_t bytes, Stream* stream) {
     Locked locked;
     static long n_products;
-    if (!handles.count(handle) || handle->context != fake_context() || !alpha || !beta || !algorithm) return INVALID_VALUE;
+    if (!handles.count(handle) || handle->context != fake_context()) return INVALID_VALUE;
+    if (!alpha || !beta || !algorithm) return INVALID_VALUE;
     Product p;
     if (const Status status = product_of(&p, description, of_a, of_b, of_c, of_d)) return status;
     if (algorithm->of != hash_of(p)) return INVALID_VALUE;
@@ -368,7 +369,8 @@ API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, 
         if (bias % alignments[3] || !fake_is_memory(bias, p.m * size_of(p.result))) return INVALID_VALUE;
     }
     const size_t needed = algorithm->workspace;
-    if (needed && (!workspace || workspace % 16 || bytes < needed || !fake_is_memory(workspace, needed))) return INVALID_VALUE;
+    const bool fits = workspace && workspace % 16 == 0 && bytes >= needed;
+    if (needed && !(fits && fake_is_memory(workspace, needed))) return INVALID_VALUE;
     if (++n_products == setting("OPFUSE_FAKE_LT_FAIL", 0)) return EXECUTION_FAILED;
     const bool is_wide = p.type == F64;
     const auto number = [=](const void* at) { return is_wide ? *(const double*)at : *(const float*)at; };

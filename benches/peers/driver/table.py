@@ -107,7 +107,8 @@ def rows(kept, rooflines):
 
 
 def libraries(others):
-    return textwrap.fill(f"Libraries: {others or 'no other library'}.", 120, break_long_words=False, break_on_hyphens=False)
+    text = f"Libraries: {others or 'no other library'}."
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def markdown(rows, rooflines, versions):

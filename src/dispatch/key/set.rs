@@ -257,7 +257,8 @@ impl KeySet {
     pub fn iter_from(self, functionality: usize, backend: usize) -> Result<KeySetIter> {
         if functionality > N_FUNCTIONALITIES as usize || backend >= N_BACKENDS as usize {
             let message = format!(
-                "functionality {functionality} and backend {backend} are out of range: there are {N_FUNCTIONALITIES} and {N_BACKENDS}"
+                "functionality {functionality} and backend {backend} are out of range: there are \
+                 {N_FUNCTIONALITIES} and {N_BACKENDS}"
             );
             return Err(Error::invalid("position in a key set", message));
         }
