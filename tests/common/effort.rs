@@ -1,16 +1,22 @@
 //! How much the tests do.
 //!
-//! By default they take minutes. `OPFUSE_TEST_LONG=1` runs everything that is slow: all random cases, every golden call
-//! on the fakes of CUDA, and the long suites of the emulator. `OPFUSE_FUZZ=n` sets how many cases each random test has,
-//! and `OPFUSE_SEED=n` runs the case of one seed alone.
+//! By default they take minutes. `OPFUSE_TEST_LONG=1` runs what is slow, as CI does: all random cases, planted bugs and
+//! the long suites of the emulator. `OPFUSE_TEST_LONG=all` also runs every layout and every golden call on the fakes of
+//! CUDA, which takes hours. `OPFUSE_FUZZ=n` sets how many cases each random test has, and `OPFUSE_SEED=n` runs the case
+//! of one seed alone.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::ops::Range;
 
-/// Whether everything that is slow runs.
+/// Whether what is slow runs.
 pub(crate) fn is_long() -> bool {
     std::env::var("OPFUSE_TEST_LONG").is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Whether what takes hours runs too.
+pub(crate) fn is_exhaustive() -> bool {
+    std::env::var("OPFUSE_TEST_LONG").is_ok_and(|value| value == "all")
 }
 
 /// Whether a test that is slow is left out; says so if it is.

@@ -1,9 +1,9 @@
 //! The golden calls of `tests/golden` on a device, against the same calls on the CPU, by bits: results, writes, classes
 //! of errors, and gradients.
 //!
-//! A short run has one call of every third operator; on a GPU, of every operator. `OPFUSE_TEST_LONG=1` has all calls.
-//! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators.
-//! `tests/conformance` checks the CPU itself.
+//! A short run has one call of every third operator; a long one, or one on a GPU, has one of every operator.
+//! `OPFUSE_TEST_LONG=all` has all calls. `OPFUSE_GOLDEN` names another folder of that format, and
+//! `OPFUSE_GOLDEN_OPS=add,mul` some of its operators. `tests/conformance` checks the CPU itself.
 
 #[path = "../conformance/golden/call.rs"]
 #[allow(dead_code, reason = "the items of lists are for tests/conformance, which shares this file")]
@@ -17,7 +17,7 @@ mod folder;
 #[allow(dead_code, reason = "the bytes are for tests/conformance, which shares this file")]
 mod tensors;
 
-use crate::effort::is_long;
+use crate::effort::{is_exhaustive, is_long};
 use crate::fakes::{self, PARTS, expect_none, in_parts};
 use crate::graphs::{GPU, moved};
 use crate::matrix::unexpected_fallbacks;
@@ -197,11 +197,12 @@ fn gradients(
 
 /// The cases of an operator that are run.
 fn chosen(number: usize, cases: &[Json]) -> Vec<&Json> {
-    if is_long() {
+    if is_exhaustive() {
         return cases.iter().collect();
     }
     let is_named = std::env::var_os("OPFUSE_GOLDEN_OPS").is_some();
-    if !is_named && !fakes::on_device() && !(number / PARTS).is_multiple_of(3) {
+    let is_short = !is_named && !fakes::on_device() && !is_long();
+    if is_short && !(number / PARTS).is_multiple_of(3) {
         return Vec::new();
     }
     // Errors say nothing about kernels.

@@ -3,7 +3,7 @@
 //! Most of the time goes to g++, so a short run has few graphs.
 
 use crate::build::Case;
-use crate::effort::seeds;
+use crate::effort::{is_exhaustive, seeds};
 use crate::fakes;
 use crate::generate::small;
 use crate::reference::{reference, same};
@@ -54,5 +54,6 @@ fn check(cases: impl Iterator<Item = (String, Case)>) {
 #[test]
 fn random_graphs() {
     let short = if fakes::on_device() { 16 } else { 8 };
-    fakes::with(&[], || check(seeds(short, 64).map(|seed| (format!("seed {seed}"), small(seed)))));
+    let long = if is_exhaustive() { 64 } else { 16 };
+    fakes::with(&[], || check(seeds(short, long).map(|seed| (format!("seed {seed}"), small(seed)))));
 }

@@ -1,13 +1,13 @@
 //! Every op of the table, with every dtype that it takes and every layout of its operands, against the CPU by bits.
 //!
 //! Most of the time goes to g++. So in a short run an op has one layout per dtype, and a different one for each dtype.
-//! All its calls are one graph, whose kernels are merged, and one call is eager. `OPFUSE_TEST_LONG=1` has every layout,
-//! and each call alone too, compiled and eager.
+//! All its calls are one graph, whose kernels are merged, and one call is eager. `OPFUSE_TEST_LONG=1` has two layouts
+//! per dtype. `OPFUSE_TEST_LONG=all` has every layout, and each call alone too, compiled and eager.
 //!
 //! Routines may run on the CPU. Any other fallback is a failure.
 
 use crate::build::{Builder, Case};
-use crate::effort::is_long;
+use crate::effort::{is_exhaustive, is_long};
 use crate::fakes::{self, PARTS, expect_none, in_parts};
 use crate::graphs::{GPU, failure, moved};
 use crate::reference::{reference, same};
@@ -141,8 +141,8 @@ fn eager_failure(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// The calls of an op, by dtype and layout. A short run has one layout per dtype, on a GPU two, and all
-/// of them if none of these is legal.
+/// The calls of an op, by dtype and layout. A short run has one layout per dtype; a long one, or one on a GPU, has
+/// two. All of them are called if none of these is legal.
 fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
     let all = |is_chosen: &dyn Fn(usize, usize) -> bool| {
         let mut calls = Vec::new();
@@ -153,8 +153,8 @@ fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
         }
         calls
     };
-    let n_apart = if fakes::on_device() { PLACES.len() / 2 } else { PLACES.len() };
-    let few = all(&|at, which| is_long() || (number + at) % n_apart == which % n_apart);
+    let n_apart = if fakes::on_device() || is_long() { PLACES.len() / 2 } else { PLACES.len() };
+    let few = all(&|at, which| is_exhaustive() || (number + at) % n_apart == which % n_apart);
     if few.is_empty() { all(&|_, _| true) } else { few }
 }
 
@@ -179,7 +179,7 @@ fn part(part: usize) {
             let calls = calls(number, op);
             assert!(!calls.is_empty(), "no call of {} is legal", op.name());
             (n_calls, n_ops) = (n_calls + calls.len(), n_ops + 1);
-            if is_long() {
+            if is_exhaustive() {
                 for (name, case) in &calls {
                     check(name, failure(case));
                     check(name, eager_failure(case));
