@@ -1,0 +1,300 @@
+//! The eager twin against the compiled twin: everything that can be observed, after every call.
+
+use super::calls::over;
+use super::given::{Made, bits};
+use super::known::is_documented;
+use super::program::{After, Settings};
+use opfuse::autograd::{GradOptions, grad};
+use opfuse::compile::{CompileOptions, Determinism, Stance, compile_with, stance};
+use opfuse::device::pool;
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// The number of the call.
+    pub(crate) call: usize,
+    /// What was compared: `bits`, `strides`, `outcome`, ….
+    pub(crate) kind: &'static str,
+    /// Of what.
+    pub(crate) place: String,
+    pub(crate) eager: String,
+    pub(crate) compiled: String,
+}
+
+/// One observed fact.
+struct Fact {
+    kind: &'static str,
+    place: String,
+    value: String,
+}
+
+/// A function of captured tensors and inputs.
+pub(crate) type Body<'a> = &'a (dyn Fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>> + Sync + Send);
+
+/// A function and how it is called.
+pub(crate) struct Calls<'a> {
+    pub(crate) captured: &'a dyn Fn() -> Result<Made>,
+    /// The inputs of the call of that number, beside captured tensors.
+    pub(crate) inputs: &'a dyn Fn(usize, &[Tensor]) -> Result<Made>,
+    pub(crate) n_calls: usize,
+    pub(crate) settings: &'a Settings,
+    pub(crate) body: Body<'a>,
+}
+
+/// The first difference between the eager and the compiled twin.
+pub(crate) fn difference(calls: &Calls<'_>) -> Option<Difference> {
+    pool::with_threads(calls.settings.threads, || both(calls)).err()
+}
+
+/// Checks a printed program.
+pub(crate) fn check(
+    captured: fn() -> Result<Made>,
+    inputs: fn(usize, &[Tensor]) -> Result<Made>,
+    n_calls: usize,
+    settings: &Settings,
+    body: fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
+) {
+    let calls = Calls { captured: &captured, inputs: &inputs, n_calls, settings, body: &body };
+    if let Some(found) = difference(&calls) {
+        panic!("{found:#?}");
+    }
+}
+
+fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
+    let body = case.body;
+    let outside = |error: Error| Difference {
+        call: 0,
+        kind: "setup",
+        place: String::new(),
+        eager: error.to_string(),
+        compiled: String::new(),
+    };
+    let captured = [(case.captured)().map_err(outside)?, (case.captured)().map_err(outside)?];
+    let options = CompileOptions {
+        tier: case.settings.tier.and_then(Tier::from_name),
+        stance: if case.settings.deferred { Stance::Deferred } else { Stance::Default },
+        determinism: if case.settings.checked { Determinism::Checked } else { Determinism::Assumed },
+        ..CompileOptions::default()
+    };
+    let compiled = compile_with(|inputs: &[Tensor]| body(&captured[1].tensors, inputs), options);
+    let mut kept: [Vec<Tensor>; 2] = [Vec::new(), Vec::new()];
+    for call in 0..case.n_calls {
+        let eager = {
+            let _eager = stance(Stance::Eager);
+            let run = |inputs: &[Tensor]| body(&captured[0].tensors, inputs);
+            observe(case, call, &captured[0], &run, &mut kept[0])
+        };
+        let run = |inputs: &[Tensor]| compiled.call(inputs);
+        let found = observe(case, call, &captured[1], &run, &mut kept[1]);
+        compare(call, &eager, &found)?;
+    }
+    let facts = kept.map(|kept| {
+        let mut facts = Vec::new();
+        kept.iter().enumerate().for_each(|(i, tensor)| look(&mut facts, &format!("kept result {i}"), tensor));
+        facts
+    });
+    compare(case.n_calls, &facts[0], &facts[1])
+}
+
+fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(), Difference> {
+    for (eager, found) in eager.iter().zip(found) {
+        if eager.place != found.place || eager.value != found.value {
+            if is_documented(&eager.value, &found.value) {
+                return Ok(());
+            }
+            return Err(Difference {
+                call,
+                kind: eager.kind,
+                place: eager.place.clone(),
+                eager: eager.value.clone(),
+                compiled: found.value.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Everything observable about one call.
+fn observe(
+    case: &Calls<'_>,
+    call: usize,
+    captured: &Made,
+    run: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    kept: &mut Vec<Tensor>,
+) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    manual_seed(call as u64);
+    let made = match (case.inputs)(call, &captured.tensors) {
+        Ok(made) => made,
+        Err(error) => return vec![Fact { kind: "setup", place: "inputs".into(), value: error.to_string() }],
+    };
+    let versions: Vec<u64> = made.tensors.iter().chain(&captured.tensors).map(Tensor::version).collect();
+    let outputs = match catch_unwind(AssertUnwindSafe(|| run(&made.tensors))) {
+        Ok(Ok(outputs)) => {
+            facts.push(Fact { kind: "outcome", place: "the call".into(), value: format!("{} results", outputs.len()) });
+            outputs
+        }
+        Ok(Err(error)) => {
+            let kind = if let Error::Panicked { .. } = error { "panic" } else { "outcome" };
+            facts.push(Fact { kind, place: "the call".into(), value: format!("error: {error}") });
+            Vec::new()
+        }
+        Err(panic) => {
+            facts.push(Fact { kind: "panic", place: "the call".into(), value: format!("panic: {}", message(&*panic)) });
+            Vec::new()
+        }
+    };
+    let known: Vec<(String, &Tensor)> = names("input", &made.tensors)
+        .chain(names("captured", &captured.tensors))
+        .chain(names("result", &outputs))
+        .collect();
+    let n_before = known.len() - outputs.len();
+    for (i, output) in outputs.iter().enumerate() {
+        let before = &known[..n_before + i];
+        let place = format!("result {i}");
+        let same = before.iter().find(|(_, other)| other.is_same(output)).map_or("none", |(name, _)| name);
+        facts.push(Fact { kind: "identity", place: place.clone(), value: same.into() });
+        let aliases: Vec<&str> =
+            before.iter().filter(|(_, other)| other.is_alias_of(output)).map(|(name, _)| name.as_str()).collect();
+        facts.push(Fact { kind: "aliases", place: place.clone(), value: format!("{aliases:?}") });
+        look(&mut facts, &place, output);
+        if output.numel() > 0 && aliases.iter().any(|name| !name.starts_with("result")) {
+            facts.push(Fact { kind: "offset", place, value: output.storage_offset().to_string() });
+        }
+    }
+    for ((name, tensor), version) in known[..n_before].iter().zip(versions) {
+        look(&mut facts, name, tensor);
+        // A compiled call writes back once, however often the function writes.
+        let is_written = tensor.version() > version;
+        facts.push(Fact { kind: "version", place: name.clone(), value: format!("counted a write: {is_written}") });
+    }
+    for (name, memory) in names("memory of input", &made.memories).chain(names("captured memory", &captured.memories)) {
+        let all = over(memory, memory.sizes(), memory.strides(), 0).and_then(|all| bits(&all));
+        facts.push(Fact { kind: "bits", place: name, value: shown(all) });
+    }
+    let leaves = || {
+        names("input", &made.tensors)
+            .chain(names("captured", &captured.tensors))
+            .chain(names("leaf of input", &made.leaves))
+            .chain(names("leaf of captured", &captured.leaves))
+            .filter(|(_, tensor)| tensor.is_leaf())
+    };
+    gradients(&mut facts, leaves(), "");
+    let drawn = Generator::default_of(Device::CPU).map(|generator| generator.state());
+    facts.push(Fact { kind: "draws", place: "the generator".into(), value: format!("{drawn:?}") });
+    let outcome = match catch_unwind(AssertUnwindSafe(|| afterwards(case.settings.after, &outputs, leaves()))) {
+        Ok(Ok(extra)) => {
+            for (i, extra) in extra.iter().enumerate() {
+                look(&mut facts, &format!("gradient {i}"), extra);
+            }
+            "none".into()
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            let value = format!("panic: {}", message(&*panic));
+            facts.push(Fact { kind: "panic", place: "backward".into(), value: value.clone() });
+            value
+        }
+    };
+    facts.push(Fact { kind: "outcome", place: "backward".into(), value: outcome });
+    gradients(&mut facts, leaves(), " after backward");
+    if case.settings.clears {
+        for tensor in captured.tensors.iter().chain(&captured.leaves) {
+            let cleared = tensor.set_grad(None);
+            facts.push(Fact { kind: "outcome", place: "clearing".into(), value: format!("{cleared:?}") });
+        }
+    }
+    kept.extend(outputs);
+    facts
+}
+
+fn names<'a>(what: &'a str, tensors: &'a [Tensor]) -> impl Iterator<Item = (String, &'a Tensor)> {
+    tensors.iter().enumerate().map(move |(i, tensor)| (format!("{what} {i}"), tensor))
+}
+
+/// Gradients of the results; returned are those that `grad` gives.
+fn afterwards<'a>(
+    after: After,
+    outputs: &[Tensor],
+    leaves: impl Iterator<Item = (String, &'a Tensor)>,
+) -> Result<Vec<Tensor>> {
+    let mut loss: Option<Tensor> = None;
+    for output in outputs.iter().filter(|output| output.requires_grad()) {
+        let part = output.square()?.sum_all()?;
+        loss = Some(if let Some(loss) = loss { loss.add(&part)? } else { part });
+    }
+    let Some(loss) = loss else { return Ok(Vec::new()) };
+    match after {
+        After::Nothing => Ok(Vec::new()),
+        After::Backward => loss.backward().map(|()| Vec::new()),
+        After::Twice => {
+            let wanted: Vec<&Tensor> = leaves.map(|(_, leaf)| leaf).filter(|leaf| leaf.requires_grad()).collect();
+            let options = GradOptions { create_graph: true, allow_unused: true, retain_graph: true };
+            let found = grad(&[&loss], &wanted, &[], options)?;
+            let mut sum: Option<Tensor> = None;
+            for gradient in found.iter().flatten().filter(|gradient| gradient.requires_grad()) {
+                let part = gradient.sum_all()?;
+                sum = Some(if let Some(sum) = sum { sum.add(&part)? } else { part });
+            }
+            if let Some(sum) = sum {
+                sum.backward()?;
+            }
+            Ok(found.into_iter().flatten().collect())
+        }
+    }
+}
+
+fn gradients<'a>(facts: &mut Vec<Fact>, leaves: impl Iterator<Item = (String, &'a Tensor)>, when: &str) {
+    for (name, leaf) in leaves {
+        let place = format!("gradient of {name}{when}");
+        match leaf.grad() {
+            None => facts.push(Fact { kind: "gradient", place, value: "none".into() }),
+            Some(gradient) => {
+                facts.push(Fact { kind: "gradient", place: place.clone(), value: "some".into() });
+                look(facts, &place, &gradient);
+            }
+        }
+    }
+}
+
+/// What a tensor is, apart from what it shares.
+fn look(facts: &mut Vec<Fact>, place: &str, tensor: &Tensor) {
+    let mut push = |kind, value: String| facts.push(Fact { kind, place: place.into(), value });
+    push("dtype", tensor.dtype().to_string());
+    push("sizes", format!("{:?}", tensor.sizes()));
+    push(
+        "bits",
+        shown(
+            catch_unwind(AssertUnwindSafe(|| bits(tensor)))
+                .unwrap_or_else(|panic| Err(Error::Panicked { message: message(&*panic) })),
+        ),
+    );
+    push("requires grad", tensor.requires_grad().to_string());
+    push("leaf", tensor.is_leaf().to_string());
+    push("number", format!("{:?}", tensor.as_number()));
+    let strides: Vec<usize> = tensor
+        .sizes()
+        .iter()
+        .zip(tensor.strides())
+        .map(|(&size, &stride)| if size == 1 { 0 } else { stride })
+        .collect();
+    push("strides", format!("{:?}", if tensor.numel() == 0 { Vec::new() } else { strides }));
+    push("strides of one", format!("{:?}", tensor.strides()));
+}
+
+fn shown(bits: Result<Vec<u64>>) -> String {
+    match bits {
+        Ok(bits) => bits.iter().map(|bits| format!("{bits:x}")).collect::<Vec<_>>().join(" "),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
+}

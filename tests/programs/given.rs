@@ -1,0 +1,87 @@
+//! Makes the tensors that a program is given.
+
+use super::calls::{leaf, over};
+use super::program::{Given, Memory, Place, Role, Tensors, Values};
+use super::random::Random;
+use super::values::{Fill, array};
+use opfuse::{DType, Result, Tensor};
+
+/// Memories, and the tensors in them.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) memories: Vec<Tensor>,
+    pub(crate) tensors: Vec<Tensor>,
+    /// The leaves that tensors were computed from or are views of.
+    pub(crate) leaves: Vec<Tensor>,
+}
+
+impl Made {
+    /// Makes a tensor a leaf that is not given itself.
+    pub(crate) fn leaf(&mut self, tensor: Tensor) -> Result<Tensor> {
+        let leaf = leaf(tensor)?;
+        self.leaves.push(leaf.clone());
+        Ok(leaf)
+    }
+}
+
+/// Makes tensors anew; `captured` are there already.
+pub(crate) fn make(tensors: &Tensors, captured: &[Tensor]) -> Result<Made> {
+    let memories = tensors.memories.iter().map(memory).collect::<Result<Vec<_>>>()?;
+    let mut made = Made { memories, tensors: Vec::new(), leaves: Vec::new() };
+    for given in &tensors.given {
+        let tensor = one(given, &mut made, captured)?;
+        made.tensors.push(tensor);
+    }
+    Ok(made)
+}
+
+fn one(given: &Given, made: &mut Made, captured: &[Tensor]) -> Result<Tensor> {
+    let memory = match given.place {
+        Place::Memory(index) => &made.memories[index],
+        Place::Input(index) => return Ok(made.tensors[index].clone()),
+        Place::Captured(index) => return Ok(captured[index].clone()),
+    };
+    let plain = over(memory, &given.sizes, &given.strides, given.offset)?;
+    let role = if memory.dtype().is_float() { given.role } else { Role::Plain };
+    Ok(match role {
+        Role::Plain => plain,
+        Role::Leaf => leaf(plain)?,
+        Role::Computed | Role::View => {
+            let leaf = made.leaf(plain)?;
+            if role == Role::View { leaf.alias()? } else { leaf.mul(1.5)? }
+        }
+    })
+}
+
+/// The elements of a memory.
+pub(crate) fn memory(memory: &Memory) -> Result<Tensor> {
+    let fill = match memory.values {
+        Values::Normal => Fill::Normal,
+        Values::Wild => Fill::Wild,
+        Values::Positive => Fill::Positive,
+        Values::Below(size) => Fill::Index(size),
+    };
+    let ty = Tensor::zeros(&[memory.len], memory.dtype)?.ty();
+    Ok(Tensor::from_array(array(&mut Random::new(memory.seed), &ty, fill)))
+}
+
+/// The bits of all elements.
+pub(crate) fn bits(tensor: &Tensor) -> Result<Vec<u64>> {
+    macro_rules! read {
+        ($ty:ty) => {
+            tensor.to_vec::<$ty>()?.into_iter()
+        };
+    }
+    Ok(match tensor.dtype() {
+        DType::F16 => read!(opfuse::f16).map(|x| x.to_bits().into()).collect(),
+        DType::BF16 => read!(opfuse::bf16).map(|x| x.to_bits().into()).collect(),
+        DType::F32 => read!(f32).map(|x| x.to_bits().into()).collect(),
+        DType::F64 => read!(f64).map(f64::to_bits).collect(),
+        DType::I8 => read!(i8).map(|x| x as u64).collect(),
+        DType::I16 => read!(i16).map(|x| x as u64).collect(),
+        DType::I32 => read!(i32).map(|x| x as u64).collect(),
+        DType::I64 => read!(i64).map(|x| x as u64).collect(),
+        DType::U8 => read!(u8).map(u64::from).collect(),
+        DType::Bool => read!(bool).map(u64::from).collect(),
+    })
+}
