@@ -3,6 +3,7 @@
 use super::given::make;
 use super::inputs::Style;
 use super::interpret::{Frame, Guards};
+use super::known::avoid;
 use super::methods::{Int, METHODS};
 use super::operators::{Choice, draws, operators};
 use super::program::{After, Arg, Block, Case, Guard, Reading, Settings, Statement, Tensors, Var, Wrapper};
@@ -85,6 +86,7 @@ pub(crate) fn generate(seed: u64) -> Case {
     let count = 1 + writer.random.below(9);
     let n_results = 1 + writer.random.below(3);
     case.body = writer.block(&mut frame, count, n_results, 0);
+    avoid(&mut case);
     case
 }
 

@@ -104,7 +104,9 @@ impl Frame {
                 self.numbers[*number] = Some(value);
             }
             Statement::Branch { number, above, then, otherwise, outs } => {
-                let found = self.block(if self.number(*number) > *above { then } else { otherwise })?;
+                // What is made inside ends there.
+                let mut inner = self.clone();
+                let found = inner.block(if self.number(*number) > *above { then } else { otherwise })?;
                 self.take(outs, found)?;
             }
             Statement::Open { guard, kind } => guards.0.push((

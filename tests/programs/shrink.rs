@@ -3,6 +3,7 @@
 use super::compare::Difference;
 use super::failure;
 use super::inputs::fit;
+use super::known::is_avoided;
 use super::program::{After, Block, Case, Place, Role, Statement, Values, Var, Wrapper};
 use opfuse::DType;
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ pub(crate) fn shrink(case: &Case, found: &Difference) -> Case {
         *budget -= 1;
         *budget >= 0
             && is_valid(case)
+            && !is_avoided(case)
             && failure(case).is_some_and(|other| {
                 other.kind == found.kind && (found.kind != "outcome" || same_outcome(&other, found))
             })
@@ -384,7 +386,7 @@ fn plainer_calls(case: &Case, at: usize) -> Option<Case> {
 }
 
 /// Whether every variable, number and guard is made before it is used.
-fn is_valid(case: &Case) -> bool {
+pub(crate) fn is_valid(case: &Case) -> bool {
     let known: BTreeSet<Var> = (0..case.n_inputs() + case.captured.given.len()).collect();
     valid_block(&case.body, false, &mut known.clone(), &mut BTreeSet::new())
 }
