@@ -69,6 +69,8 @@ fn compiled_programs_do_what_eager_ones_do() {
     let mut classes: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut open: BTreeMap<&str, u64> = BTreeMap::new();
     let mut checked = 0;
+    let mut used = std::collections::BTreeSet::new();
+    let says_unused = std::env::var("OPFUSE_UNUSED").is_ok();
     let says = std::env::var("OPFUSE_SAY").is_ok();
     for seed in seeds {
         if says {
@@ -80,6 +82,7 @@ fn compiled_programs_do_what_eager_ones_do() {
         }
         assert!(shrink::is_valid(&case), "seed {seed} uses what is not there");
         checked += 1;
+        shrink::collect(&case.body, &mut used);
         let Some(found) = failure(&case) else { continue };
         let small = shrink::shrink(&case, &found);
         let found = failure(&small).unwrap_or(found);
@@ -95,6 +98,11 @@ fn compiled_programs_do_what_eager_ones_do() {
         }
     }
     println!("{checked} programs");
+    if says_unused {
+        let all = operators::operators().iter().map(|operator| operator.name().to_string());
+        let unused: Vec<String> = all.filter(|name| !used.contains(name)).collect();
+        println!("{} operators were called, and never {unused:?}", used.len());
+    }
     for (name, count) in &open {
         println!("{count} of the open class {name}");
     }

@@ -16,7 +16,8 @@ pub(crate) fn class(case: &Case, found: &Difference) -> String {
     format!("{} of {place}: {}", found.kind, names.into_iter().collect::<Vec<_>>().join(" "))
 }
 
-fn collect(block: &Block, names: &mut BTreeSet<String>) {
+/// The operators and statements of a block.
+pub(crate) fn collect(block: &Block, names: &mut BTreeSet<String>) {
     for statement in &block.statements {
         match statement {
             Statement::Call { name, .. } => drop(names.insert(name.clone())),
@@ -201,9 +202,13 @@ fn forwarded(case: &Case, at: usize) -> Option<Case> {
     Some(out)
 }
 
-fn made(block: &Block, vars: &mut BTreeSet<Var>) {
+/// Adds the variables that a block makes.
+pub(crate) fn made(block: &Block, vars: &mut BTreeSet<Var>) {
     for statement in &block.statements {
         vars.extend(statement.outs());
+        if let Statement::Nested { params, .. } = statement {
+            vars.extend(params);
+        }
         statement.blocks().into_iter().for_each(|block| made(block, vars));
     }
 }
