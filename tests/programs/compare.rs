@@ -5,12 +5,13 @@ use super::given::{Made, bits};
 use super::known::is_documented;
 use super::program::{After, Settings};
 use opfuse::autograd::{GradOptions, grad};
-use opfuse::compile::{CompileOptions, Determinism, Stance, compile_with, stance};
+use opfuse::compile::{CompileOptions, Counts, Determinism, Stance, compile_with, stance};
 use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,14 @@ pub(crate) fn check(
     }
 }
 
+/// How compiled functions ran, over all programs: calls, hits, deferred and eager ones.
+pub(crate) static RAN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+fn note(counts: &Counts) {
+    let all = [counts.calls, counts.hits, counts.deferred, counts.eager];
+    RAN.iter().zip(all).for_each(|(sum, count)| drop(sum.fetch_add(count, Ordering::Relaxed)));
+}
+
 fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
     let body = case.body;
     let outside = |error: Error| Difference {
@@ -92,6 +101,7 @@ fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
         let found = observe(case, call, &captured[1], &run, &mut kept[1]);
         compare(call, &eager, &found)?;
     }
+    note(&compiled.counts());
     let facts = kept.map(|kept| {
         let mut facts = Vec::new();
         kept.iter().enumerate().for_each(|(i, tensor)| look(&mut facts, &format!("kept result {i}"), tensor));

@@ -140,6 +140,45 @@ pub(crate) const KNOWN: &[Known] = &[
             is_empty && ["version", "draws", "aliases"].contains(&found.kind)
         },
     },
+    Known {
+        name: "captured tensors that share memory",
+        matches: |case, found| {
+            let places: BTreeSet<usize> = case
+                .captured
+                .given
+                .iter()
+                .filter_map(|given| match given.place {
+                    Place::Memory(index) => Some(index),
+                    Place::Input(_) | Place::Captured(_) => None,
+                })
+                .collect();
+            found.kind == "bits" && places.len() < case.captured.given.len() && writes(case)
+        },
+    },
+    Known {
+        name: "A12: bools of other bytes",
+        matches: |case, _| uses(case, "view_copy.dtype") || uses(case, "view.dtype"),
+    },
+    Known {
+        name: "A11: writes to views that overlap",
+        matches: |case, found| found.kind == "bits" && writes(case) && (uses(case, "unfold") || uses(case, "expand")),
+    },
+    Known { name: "C2: _adaptive_avg_pool2d_backward", matches: |case, _| uses(case, "_adaptive_avg_pool2d_backward") },
+    Known {
+        name: "captured tensors that are written with values that require gradients, or lose them",
+        matches: |case, found| {
+            let is_gradient = found.place.contains("backward") || found.place.contains("gradient");
+            is_gradient && found.call > 0 && writes(case) && !case.captured.given.is_empty()
+        },
+    },
+    Known {
+        name: "A3: results that share storage across detach and writes",
+        matches: |case, found| found.kind == "aliases" && found.compiled == "[]" && writes(case),
+    },
+    Known {
+        name: "versions of writes that fail, or change nothing",
+        matches: |case, found| found.kind == "version" && writes(case),
+    },
     Known { name: "A13: as_strided", matches: |case, _| uses(case, "as_strided") },
     Known {
         name: "an input that is written with what requires gradients gets no history",

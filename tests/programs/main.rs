@@ -97,7 +97,7 @@ fn compiled_programs_do_what_eager_ones_do() {
             println!("==== seed {seed}: {class}\n{}\n{found:#?}\n", print::program(&format!("seed_{seed}"), &small));
         }
     }
-    println!("{checked} programs");
+    println!("{checked} programs; calls, hits, deferred, eager: {:?}", compare::RAN);
     if says_unused {
         let all = operators::operators().iter().map(|operator| operator.name().to_string());
         let unused: Vec<String> = all.filter(|name| !used.contains(name)).collect();
