@@ -2,10 +2,11 @@
 
 use super::calls::over;
 use super::given::{Made, bits};
+use super::interpret::open;
 use super::known::is_documented;
 use super::program::{After, Settings};
 use opfuse::autograd::{GradOptions, grad};
-use opfuse::compile::{CompileOptions, Counts, Determinism, Stance, compile_with, stance};
+use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Determinism, Stance, compile_with, stance};
 use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
@@ -24,6 +25,8 @@ pub(crate) struct Difference {
     pub(crate) place: String,
     pub(crate) eager: String,
     pub(crate) compiled: String,
+    /// Whether the call failed in both.
+    pub(crate) fails: bool,
 }
 
 /// One observed fact.
@@ -81,12 +84,14 @@ fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
         place: String::new(),
         eager: error.to_string(),
         compiled: String::new(),
+        fails: true,
     };
     let captured = [(case.captured)().map_err(outside)?, (case.captured)().map_err(outside)?];
     let options = CompileOptions {
         tier: case.settings.tier.and_then(Tier::from_name),
         stance: if case.settings.deferred { Stance::Deferred } else { Stance::Default },
         determinism: if case.settings.checked { Determinism::Checked } else { Determinism::Assumed },
+        breaks: if case.settings.whole { BreakPolicy::Eager } else { BreakPolicy::Allow },
         ..CompileOptions::default()
     };
     let compiled = compile_with(|inputs: &[Tensor]| body(&captured[1].tensors, inputs), options);
@@ -134,6 +139,7 @@ const KINDS: &[&str] = &[
 /// The gravest difference between two lists of facts.
 fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(), Difference> {
     let mut gravest: Option<(usize, Difference)> = None;
+    let fails = eager.first().is_some_and(|fact| fact.value.starts_with("error"));
     for (eager, found) in eager.iter().zip(found) {
         if eager.place == found.place && eager.kind == found.kind && eager.value == found.value {
             continue;
@@ -148,7 +154,7 @@ fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(
         if gravest.as_ref().is_none_or(|(other, _)| rank < *other) {
             let (kind, place) = (eager.kind, eager.place.clone());
             let (eager, compiled) = (eager.value.clone(), found.value.clone());
-            gravest = Some((rank, Difference { call, kind, place, eager, compiled }));
+            gravest = Some((rank, Difference { call, kind, place, eager, compiled, fails }));
         }
         // Facts after one that is missing are about something else.
         if eager.place != found.place || eager.kind != found.kind || eager.kind == "outcome" {
@@ -173,7 +179,10 @@ fn observe(
         Err(error) => return vec![Fact { kind: "setup", place: "inputs".into(), value: error.to_string() }],
     };
     let versions: Vec<u64> = made.tensors.iter().chain(&captured.tensors).map(Tensor::version).collect();
-    let outputs = match catch_unwind(AssertUnwindSafe(|| run(&made.tensors))) {
+    let around = case.settings.around[call].map(open);
+    let ran = catch_unwind(AssertUnwindSafe(|| run(&made.tensors)));
+    drop(around);
+    let outputs = match ran {
         Ok(Ok(outputs)) => {
             facts.push(Fact { kind: "outcome", place: "the call".into(), value: format!("{} results", outputs.len()) });
             outputs

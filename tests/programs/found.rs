@@ -11,6 +11,7 @@ use super::calls::{
 use super::compare::check;
 use super::given::Made;
 use super::methods::Tensors;
+use super::program::Guard::{Autocast, EnableGrad, Inference, Mode, NoAutocast, NoGrad};
 use super::program::{After, Settings};
 use opfuse::dispatch::Value;
 use opfuse::{DType, Ellipsis, Index, MemoryFormat, NewAxis, Result, Scalar, Tensor, bf16, compile, f16, vmap};

@@ -15,6 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const TRIES: usize = 12;
 /// Larger results are not kept.
 const MOST_ELEMENTS: usize = 2000;
+/// Beside large inputs these are.
+const MOST_OF_LARGE: usize = 100_000;
 const MOST_RESULTS: usize = 4;
 
 /// What a program may contain.
@@ -63,6 +65,8 @@ pub(crate) fn generate(seed: u64) -> Case {
         threads: 1 + random.below(2),
         deferred: random.percent(12),
         checked: random.percent(8),
+        whole: random.percent(5),
+        around: around(&mut random),
         after: random.pick(&[After::Nothing, After::Backward, After::Backward, After::Backward, After::Twice]),
         clears: random.percent(50),
     };
@@ -83,11 +87,24 @@ pub(crate) fn generate(seed: u64) -> Case {
     let mut frame = Frame::new(&given.tensors, &kept.tensors);
     let next = given.tensors.len() + kept.tensors.len();
     let mut writer = Writer { random, features, next, n_numbers: 0, n_guards: 0, failed: false };
-    let count = 1 + writer.random.below(9);
+    let count = if writer.random.percent(10) { 20 } else { 1 + writer.random.below(9) };
     let n_results = 1 + writer.random.below(3);
     case.body = writer.block(&mut frame, count, n_results, 0);
+    if writer.random.percent(12) && !writer.failed {
+        writer.trains(&mut frame, &mut case.body);
+    }
     avoid(&mut case);
     case
+}
+
+/// Guards around some calls of some programs.
+fn around(random: &mut Random) -> [Option<Guard>; 4] {
+    if !random.percent(10) {
+        return [None; 4];
+    }
+    let kinds = [Guard::NoGrad, Guard::NoGrad, Guard::Inference, Guard::Autocast(DType::BF16), Guard::Mode];
+    let kind = random.pick(&kinds);
+    [(); 4].map(|()| random.percent(40).then_some(kind))
 }
 
 impl Writer {
@@ -120,6 +137,57 @@ impl Writer {
         }
         block.results = self.results(frame, n_results);
         block
+    }
+
+    /// Appends a backward pass and a step of each leaf.
+    fn trains(&mut self, frame: &mut Frame, block: &mut Block) {
+        let mut guards = Guards::default();
+        let vars = Writer::vars(frame);
+        let choice = Choice { vars: &vars, numbers: &[], writes: false };
+        let flows = |tensor: &Tensor| tensor.requires_grad() && !tensor.is_leaf();
+        let Some(of) = choice.like(&mut self.random, flows).filter(|&var| flows(frame.get(var))) else { return };
+        let leaves: Vec<Var> =
+            vars.iter().filter(|(_, tensor)| tensor.requires_grad() && tensor.is_leaf()).map(|(var, _)| *var).collect();
+        let before = self.random.percent(50);
+        let call = |name: &str, args: Vec<Arg>| Statement::Call { outs: Vec::new(), name: name.into(), args };
+        if before {
+            for &of in &leaves {
+                self.keeps(frame, &mut guards, Statement::ClearGrad { of }, block);
+            }
+        }
+        let name = self.random.pick(&["aten::sum", "aten::mean"]);
+        let loss = self.next;
+        if !self.keeps(frame, &mut guards, call(name, vec![Arg::Tensor(of), Arg::None]), block) {
+            return;
+        }
+        self.keeps(frame, &mut guards, Statement::Backward { of: loss }, block);
+        let guard = self.n_guards;
+        self.n_guards += 1;
+        self.keeps(frame, &mut guards, Statement::Open { guard, kind: Guard::NoGrad }, block);
+        for &leaf in &leaves {
+            let out = self.fresh();
+            if !self.keeps(frame, &mut guards, Statement::TakeGrad { out, of: leaf }, block) {
+                continue;
+            }
+            let alpha = Arg::Scalar(Scalar::Float(-0.125));
+            self.keeps(
+                frame,
+                &mut guards,
+                call("aten::add_.Tensor", vec![Arg::Tensor(leaf), Arg::Tensor(out), alpha]),
+                block,
+            );
+            if !before {
+                self.keeps(frame, &mut guards, Statement::ClearGrad { of: leaf }, block);
+            }
+        }
+        self.keeps(frame, &mut guards, Statement::Close { guard }, block);
+        if self.random.percent(70) {
+            block.results.clear();
+        }
+        let shown = self.next;
+        if self.keeps(frame, &mut guards, call("aten::detach", vec![Arg::Tensor(loss)]), block) {
+            block.results.push(shown);
+        }
     }
 
     fn results(&mut self, frame: &Frame, count: usize) -> Vec<Var> {
@@ -163,7 +231,9 @@ impl Writer {
 
     /// Gives results names, unless they are too large.
     fn name(&mut self, frame: &mut Frame, outs: &mut Vec<Var>, found: Vec<Tensor>) -> bool {
-        if found.iter().any(|tensor| tensor.numel() > MOST_ELEMENTS) {
+        let is_large = frame.tensors.iter().flatten().any(|tensor| tensor.numel() > 600);
+        let most = if is_large { MOST_OF_LARGE } else { MOST_ELEMENTS };
+        if found.iter().any(|tensor| tensor.numel() > most) {
             return false;
         }
         for tensor in found.into_iter().take(MOST_RESULTS) {

@@ -40,6 +40,7 @@ fn one(given: &Given, made: &mut Made, captured: &[Tensor]) -> Result<Tensor> {
         Place::Memory(index) => &made.memories[index],
         Place::Input(index) => return Ok(made.tensors[index].clone()),
         Place::Captured(index) => return Ok(captured[index].clone()),
+        Place::Number(number) => return Tensor::number(number),
     };
     let plain = over(memory, &given.sizes, &given.strides, given.offset)?;
     let role = if memory.dtype().is_float() { given.role } else { Role::Plain };

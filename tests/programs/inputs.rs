@@ -3,7 +3,7 @@
 use super::operators::DTYPES;
 use super::program::{Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
-use opfuse::DType;
+use opfuse::{DType, Scalar};
 
 /// What the inputs of a program have in common.
 pub(crate) struct Style {
@@ -21,6 +21,9 @@ impl Style {
         if random.percent(25) {
             dims.push(random.pick(&[0, 1, 1, 5, 33]));
         }
+        if random.percent(1) {
+            dims.push(random.pick(&[300, 1025, 20_000]));
+        }
         Style { dims, wild: random.percent(20), gradients: random.percent(65), plain: random.percent(35) }
     }
 
@@ -31,7 +34,7 @@ impl Style {
     fn sizes(&self, random: &mut Random) -> Vec<usize> {
         let rank = random.pick(&[0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 4]);
         let mut sizes: Vec<usize> = (0..rank).map(|_| random.pick(&self.dims)).collect();
-        while sizes.iter().product::<usize>() > 600 {
+        while sizes.iter().product::<usize>() > if sizes.iter().any(|&size| size > 200) { 70_000 } else { 600 } {
             sizes.pop();
         }
         sizes
@@ -86,6 +89,12 @@ impl Style {
             tensors.given.push(same);
             return;
         }
+        if !tensors.memories.is_empty() && random.percent(4) {
+            let number = random.pick(&[Scalar::Int(2), Scalar::Float(0.01), Scalar::Bool(true), Scalar::Float(-0.0)]);
+            let place = Place::Number(number);
+            tensors.given.push(Given { place, sizes: Vec::new(), strides: Vec::new(), offset: 0, role: Role::Plain });
+            return;
+        }
         let sizes = self.sizes(random);
         let strides = self.strides(random, &sizes);
         let offset = if self.plain || random.percent(70) { 0 } else { random.below(5) };
@@ -110,6 +119,13 @@ impl Style {
     pub(crate) fn again(&self, random: &mut Random, first: &Tensors, varies: bool) -> Tensors {
         let mut tensors = first.clone();
         tensors.memories.iter_mut().for_each(|memory| memory.seed = random.next() >> 32);
+        for given in &mut tensors.given {
+            match &mut given.place {
+                Place::Number(Scalar::Float(number)) => *number += 0.25,
+                Place::Number(Scalar::Int(number)) => *number += 1,
+                _ => {}
+            }
+        }
         if !varies {
             return tensors;
         }

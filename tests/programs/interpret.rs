@@ -109,17 +109,7 @@ impl Frame {
                 let found = inner.block(if self.number(*number) > *above { then } else { otherwise })?;
                 self.take(outs, found)?;
             }
-            Statement::Open { guard, kind } => guards.0.push((
-                *guard,
-                match kind {
-                    Guard::NoGrad => quiet()?,
-                    Guard::EnableGrad => recording()?,
-                    Guard::Inference => inference()?,
-                    Guard::Autocast(dtype) => lower(*dtype)?,
-                    Guard::NoAutocast => not_lower()?,
-                    Guard::Mode => counting()?,
-                },
-            )),
+            Statement::Open { guard, kind } => guards.0.push((*guard, open(*kind)?)),
             Statement::Close { guard } => guards.0.retain(|(number, _)| number != guard),
             Statement::Nested { wrapper, params, args, body, outs } => {
                 let args: Vec<Tensor> = args.iter().map(|&var| self.get(var).clone()).collect();
@@ -179,5 +169,17 @@ impl Frame {
             Arg::DType(dtype) => Value::DType(*dtype),
             Arg::Format(format) => Value::MemoryFormat(*format),
         }
+    }
+}
+
+/// Opens a guard.
+pub(crate) fn open(kind: Guard) -> Result<Held> {
+    match kind {
+        Guard::NoGrad => quiet(),
+        Guard::EnableGrad => recording(),
+        Guard::Inference => inference(),
+        Guard::Autocast(dtype) => lower(dtype),
+        Guard::NoAutocast => not_lower(),
+        Guard::Mode => counting(),
     }
 }

@@ -31,7 +31,10 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "A1: results that depend on captured tensors alone lose their gradients from the second call on",
         matches: |case, found| {
             let is_lost = found.kind == "requires grad" && found.eager == "true" || found.place.contains("gradient");
-            found.call > 0 && is_lost && has_captured_leaf(case) && has_result_of_captured_alone(case)
+            // Only some of its results depend on its first argument.
+            let is_partial =
+                uses(case, "native_layer_norm_backward") || uses(case, "broadcast_tensors") || writes(case);
+            found.call > 0 && is_lost && has_captured_leaf(case) && (is_partial || has_result_of_captured_alone(case))
         },
     },
     Known {
@@ -101,7 +104,7 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "an input that is a captured tensor too",
+        name: "an input that is a captured tensor too, or another input",
         matches: |case, found| {
             let is_both =
                 case.calls.iter().flat_map(|call| &call.given).any(|given| matches!(given.place, Place::Captured(_)));
@@ -149,7 +152,7 @@ pub(crate) const KNOWN: &[Known] = &[
                 .iter()
                 .filter_map(|given| match given.place {
                     Place::Memory(index) => Some(index),
-                    Place::Input(_) | Place::Captured(_) => None,
+                    Place::Input(_) | Place::Captured(_) | Place::Number(_) => None,
                 })
                 .collect();
             found.kind == "bits" && places.len() < case.captured.given.len() && writes(case)
@@ -168,7 +171,10 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "captured tensors that are written with values that require gradients, or lose them",
         matches: |case, found| {
             let is_gradient = found.place.contains("backward") || found.place.contains("gradient");
-            is_gradient && found.call > 0 && writes(case) && !case.captured.given.is_empty()
+            let is_known = is_gradient
+                || found.compiled.contains("a tensor that a trace made")
+                || found.compiled.contains("through the graph a second time");
+            is_known && writes(case) && !case.captured.given.is_empty()
         },
     },
     Known {
@@ -178,6 +184,56 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "versions of writes that fail, or change nothing",
         matches: |case, found| found.kind == "version" && writes(case),
+    },
+    Known {
+        name: "A4: plain numbers as inputs, and captured ones",
+        matches: |case, _| {
+            let mut given = case.calls.iter().chain([&case.captured]).flat_map(|call| &call.given);
+            given.any(|given| matches!(given.place, Place::Number(_)))
+        },
+    },
+    Known {
+        name: "writes before an error are lost",
+        matches: |case, found| {
+            found.kind == "bits" && !found.place.starts_with("result") && writes(case) && found.fails
+        },
+    },
+    Known {
+        name: "two gradients of one tensor are one tensor",
+        matches: |case, found| {
+            let twice = |s: &Statement| matches!(s, Statement::Grad { outs, .. } if outs.len() > 1);
+            found.kind == "bits" && has(&case.body, &twice) && writes(case)
+        },
+    },
+    Known {
+        name: "second-order gradients of lower precision",
+        matches: |case, found| {
+            let is_gradient = found.place.contains("gradient") && found.kind == "bits";
+            let text = format!("{case:?}");
+            is_gradient && case.settings.after == After::Twice && (text.contains("F16") || text.contains("BF16"))
+        },
+    },
+    Known {
+        name: "A2: writes to views of computed values in inference mode are lost",
+        matches: |case, found| {
+            let is_inference = |s: &Statement| matches!(s, Statement::Open { kind: Guard::Inference, .. });
+            found.kind == "bits" && writes(case) && has(&case.body, &is_inference)
+        },
+    },
+    Known { name: "draws after an error of values", matches: |_, found| found.kind == "draws" && found.fails },
+    Known {
+        name: "captured tensors under an outer inference mode",
+        matches: |case, found| {
+            found.kind == "requires grad" && case.settings.around.contains(&Some(Guard::Inference)) && found.call > 0
+        },
+    },
+    Known {
+        name: "a detached alias that is written with what requires gradients",
+        matches: |case, found| found.place.contains("gradient") && writes(case) && uses(case, "detach"),
+    },
+    Known {
+        name: "writes through views of expanded tensors",
+        matches: |_, found| found.compiled.contains("its result cannot be written through here"),
     },
     Known { name: "A13: as_strided", matches: |case, _| uses(case, "as_strided") },
     Known {

@@ -28,7 +28,7 @@ pub(crate) fn program(name: &str, case: &Case) -> String {
     statements(&mut out, &case.body, 2);
     line(&mut out, 2, &format!("Ok(vec![{}])", handles(&case.body.results)));
     out += "    }\n";
-    let settings = format!("{:?}", case.settings).replace("after: ", "after: After::");
+    let settings = format!("{:?}", case.settings).replace("after: ", "after: After::").replace("BF16", "DType::BF16");
     line(&mut out, 1, &format!("let settings = {settings};"));
     line(&mut out, 1, &format!("check(captured, inputs, {}, &settings, function);", case.calls.len()));
     out + "}\n"
@@ -58,6 +58,7 @@ fn one(given: &Given, tensors: &Tensors) -> String {
         Place::Memory(index) => *index,
         Place::Input(index) => return format!("made.tensors[{index}].clone()"),
         Place::Captured(index) => return format!("_w[{index}].clone()"),
+        Place::Number(number) => return format!("Tensor::number({})?", scalar_text(&Arg::Scalar(*number))),
     };
     let plain = format!("over(&made.memories[{index}], &{sizes:?}, &{strides:?}, {offset})?");
     match role {

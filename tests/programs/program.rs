@@ -162,7 +162,7 @@ pub(crate) struct Memory {
 }
 
 /// Where a given tensor lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Place {
     /// In a storage of this call, or of the captured tensors.
     Memory(usize),
@@ -170,6 +170,8 @@ pub(crate) enum Place {
     Input(usize),
     /// It is a captured tensor.
     Captured(usize),
+    /// It is a plain number.
+    Number(Scalar),
 }
 
 /// What gradients know of a given tensor.
@@ -219,6 +221,10 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     pub(crate) deferred: bool,
     pub(crate) checked: bool,
+    /// Whether breaks make the function run eagerly.
+    pub(crate) whole: bool,
+    /// What holds around each call.
+    pub(crate) around: [Option<Guard>; 4],
     pub(crate) after: After,
     /// Whether gradients of captured tensors are cleared between calls.
     pub(crate) clears: bool,

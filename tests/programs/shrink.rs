@@ -3,7 +3,7 @@
 use super::compare::Difference;
 use super::failure;
 use super::inputs::fit;
-use super::known::is_avoided;
+use super::known::{is_avoided, known};
 use super::program::{After, Block, Case, Place, Role, Statement, Values, Var, Wrapper};
 use opfuse::DType;
 use std::collections::BTreeSet;
@@ -31,8 +31,15 @@ pub(crate) fn collect(block: &Block, names: &mut BTreeSet<String>) {
     }
 }
 
-/// A small program that fails in the same way.
+/// A small program that fails in the same way. If the failure of the program is of no open class, that of the small one
+/// is of none, if that can be had.
 pub(crate) fn shrink(case: &Case, found: &Difference) -> Case {
+    let small = shrunk(case, found, false);
+    let is_open = |case: &Case| failure(case).is_some_and(|found| known(case, &found).is_some());
+    if is_open(&small) && known(case, found).is_none() { shrunk(case, found, true) } else { small }
+}
+
+fn shrunk(case: &Case, found: &Difference, stays_new: bool) -> Case {
     let mut best = case.clone();
     let mut budget = 600;
     let fails = |case: &Case, budget: &mut i32| {
@@ -41,7 +48,9 @@ pub(crate) fn shrink(case: &Case, found: &Difference) -> Case {
             && is_valid(case)
             && !is_avoided(case)
             && failure(case).is_some_and(|other| {
-                other.kind == found.kind && (found.kind != "outcome" || same_outcome(&other, found))
+                !(stays_new && known(case, &other).is_some())
+                    && other.kind == found.kind
+                    && (found.kind != "outcome" || same_outcome(&other, found))
             })
     };
     loop {
@@ -88,6 +97,7 @@ fn fewer_calls(case: &Case, at: usize) -> Option<Case> {
     let index = case.calls.len().checked_sub(1 + at).filter(|&index| index > 0)?;
     let mut out = case.clone();
     out.calls.remove(index);
+    out.settings.around[index..].rotate_left(1);
     Some(out)
 }
 
@@ -103,6 +113,9 @@ fn plainer_settings(case: &Case, at: usize) -> Option<Case> {
         5 => settings.after = After::Nothing,
         6 => settings.after = After::Backward,
         7 => settings.clears = false,
+        8 => settings.whole = false,
+        9 => settings.around = [None; 4],
+        10..14 => settings.around[at - 10] = None,
         _ => return None,
     }
     if at == 1 && case.settings.tier.is_none() || at == 6 && case.settings.after == After::Nothing {
@@ -338,7 +351,7 @@ fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
                 // Memory of its own.
                 let memory = match given.place {
                     Place::Memory(memory) => list.memories[memory].clone(),
-                    Place::Input(_) | Place::Captured(_) => {
+                    Place::Input(_) | Place::Captured(_) | Place::Number(_) => {
                         let (dtype, values) = (DType::F32, Values::Normal);
                         super::program::Memory { dtype, len: 0, values, seed: index as u64 }
                     }
