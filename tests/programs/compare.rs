@@ -13,6 +13,7 @@ use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +50,19 @@ pub(crate) struct Calls<'a> {
     pub(crate) body: Body<'a>,
 }
 
+/// Keeps other threads from the default generator, which belongs to the process, while a program draws from it.
+pub(crate) fn turn(draws: bool) -> (Option<RwLockReadGuard<'static, ()>>, Option<RwLockWriteGuard<'static, ()>>) {
+    static GENERATOR: RwLock<()> = RwLock::new(());
+    if draws {
+        (None, Some(GENERATOR.write().unwrap_or_else(PoisonError::into_inner)))
+    } else {
+        (Some(GENERATOR.read().unwrap_or_else(PoisonError::into_inner)), None)
+    }
+}
+
 /// The first difference between the eager and the compiled twin.
 pub(crate) fn difference(calls: &Calls<'_>) -> Option<Difference> {
+    let _turn = turn(calls.settings.draws);
     pool::with_threads(calls.settings.threads, || both(calls)).err()
 }
 
@@ -173,7 +185,9 @@ fn observe(
     kept: &mut Vec<Tensor>,
 ) -> Vec<Fact> {
     let mut facts = Vec::new();
-    manual_seed(call as u64);
+    if case.settings.draws {
+        manual_seed(call as u64);
+    }
     let made = match (case.inputs)(call, &captured.tensors) {
         Ok(made) => made,
         Err(error) => return vec![Fact { kind: "setup", place: "inputs".into(), value: error.to_string() }],
@@ -233,8 +247,10 @@ fn observe(
             .filter(|(_, tensor)| tensor.is_leaf())
     };
     gradients(&mut facts, leaves(), "");
-    let drawn = Generator::default_of(Device::CPU).map(|generator| generator.state());
-    facts.push(Fact { kind: "draws", place: "the generator".into(), value: format!("{drawn:?}") });
+    if case.settings.draws {
+        let drawn = Generator::default_of(Device::CPU).map(|generator| generator.state());
+        facts.push(Fact { kind: "draws", place: "the generator".into(), value: format!("{drawn:?}") });
+    }
     let outcome = match catch_unwind(AssertUnwindSafe(|| afterwards(case.settings.after, &outputs, leaves()))) {
         Ok(Ok(extra)) => {
             for (i, extra) in extra.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Makes random programs by running them: a statement is chosen for the tensors that are there, and kept if it works.
 
+use super::compare::turn;
 use super::given::make;
 use super::inputs::Style;
 use super::interpret::{Frame, Guards};
@@ -63,6 +64,7 @@ pub(crate) fn generate(seed: u64) -> Case {
     let settings = Settings {
         tier: random.pick(&[None, Some("vm"), Some("cranelift"), Some("x64")]),
         threads: 1 + random.below(2),
+        draws: random.percent(20),
         deferred: random.percent(12),
         checked: random.percent(8),
         whole: random.percent(5),
@@ -77,10 +79,11 @@ pub(crate) fn generate(seed: u64) -> Case {
         gradients: style.gradients && random.percent(40),
         nested: random.percent(15),
         mapped: random.percent(10),
-        draws: random.percent(20),
+        draws: settings.draws,
         errors: random.percent(8),
         operators: random.pick(&[15, 50, 80]),
     };
+    let _turn = turn(settings.draws);
     let mut case = Case { captured, calls, body: Block::default(), settings };
     let Ok(kept) = make(&case.captured, &[]) else { return case };
     let Ok(given) = make(&case.calls[0], &kept.tensors) else { return case };

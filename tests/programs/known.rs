@@ -106,8 +106,8 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "an input that is a captured tensor too, or another input",
         matches: |case, found| {
-            let is_both =
-                case.calls.iter().flat_map(|call| &call.given).any(|given| matches!(given.place, Place::Captured(_)));
+            let is_other = |given: &Given| matches!(given.place, Place::Captured(_) | Place::Input(_));
+            let is_both = case.calls.iter().flat_map(|call| &call.given).any(is_other);
             is_both && ["bits", "dtype", "gradient", "aliases"].contains(&found.kind)
         },
     },
@@ -155,7 +155,8 @@ pub(crate) const KNOWN: &[Known] = &[
                     Place::Input(_) | Place::Captured(_) | Place::Number(_) => None,
                 })
                 .collect();
-            found.kind == "bits" && places.len() < case.captured.given.len() && writes(case)
+            let is_lost = found.kind == "bits" && writes(case) || found.kind == "aliases";
+            is_lost && places.len() < case.captured.given.len()
         },
     },
     Known {

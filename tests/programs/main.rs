@@ -32,8 +32,12 @@ use given::make;
 use interpret::Frame;
 use opfuse::Tensor;
 use program::Case;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How many failures of a class are printed.
+const REPORTED: usize = 2;
 /// Programs in a short run and in a long one.
 const PROGRAMS: [u64; 2] = [4_000, 60_000];
 /// Code without optimization checks one program in so many.
@@ -66,48 +70,62 @@ fn compiled_programs_do_what_eager_ones_do() {
     quietly();
     let [short, long] = PROGRAMS;
     let seeds = effort::seeds(short / SHARE, long / SHARE);
-    let mut classes: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    let mut open: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut checked = 0;
-    let mut used = std::collections::BTreeSet::new();
-    let says_unused = std::env::var("OPFUSE_UNUSED").is_ok();
-    let says = std::env::var("OPFUSE_SAY").is_ok();
-    for seed in seeds {
-        if says {
-            println!("seed {seed}");
+    let (next, seen) = (AtomicU64::new(seeds.start), Mutex::new(Seen::default()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    check(seed, &seen);
+                }
+            });
         }
-        let case = generate::generate(seed);
-        if says {
-            println!("{}", print::program("printed", &case));
-        }
-        assert!(shrink::is_valid(&case), "seed {seed} uses what is not there");
-        checked += 1;
-        shrink::collect(&case.body, &mut used);
-        let Some(found) = failure(&case) else { continue };
-        let small = shrink::shrink(&case, &found);
-        let found = failure(&small).unwrap_or(found);
-        if let Some(name) = known::known(&small, &found) {
-            *open.entry(name).or_insert(0) += 1;
-            continue;
-        }
-        let class = shrink::class(&small, &found);
-        let seen = classes.entry(class.clone()).or_default();
-        seen.push(seed);
-        if seen.len() <= 2 {
-            println!("==== seed {seed}: {class}\n{}\n{found:#?}\n", print::program(&format!("seed_{seed}"), &small));
-        }
-    }
-    println!("{checked} programs; calls, hits, deferred, eager: {:?}", compare::RAN);
-    if says_unused {
-        let all = operators::operators().iter().map(|operator| operator.name().to_string());
-        let unused: Vec<String> = all.filter(|name| !used.contains(name)).collect();
-        println!("{} operators were called, and never {unused:?}", used.len());
-    }
-    for (name, count) in &open {
+    });
+    let seen = seen.into_inner().expect("no thread panicked");
+    println!("{} programs; calls, hits, deferred, eager: {:?}", seeds.end - seeds.start, compare::RAN);
+    println!("{} operators and methods were called", seen.used.len());
+    for (name, count) in &seen.open {
         println!("{count} of the open class {name}");
     }
-    for (class, seeds) in &classes {
-        println!("{} of {class}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+    let mut text = String::new();
+    for (class, failures) in &seen.failed {
+        let seeds: Vec<u64> = failures.keys().copied().take(8).collect();
+        text += &format!("\n{} of {class}: {seeds:?}\n", failures.len());
+        failures.values().take(REPORTED).for_each(|report| text += report);
     }
-    assert!(classes.is_empty(), "{} classes of failures", classes.len());
+    assert!(seen.failed.is_empty(), "{} classes of failures\n{text}", seen.failed.len());
+}
+
+/// What was found.
+#[derive(Default)]
+struct Seen {
+    /// The operators that were called.
+    used: BTreeSet<String>,
+    /// How many failures there were of each open class.
+    open: BTreeMap<&'static str, u64>,
+    /// The reports of other failures, by class and seed.
+    failed: BTreeMap<String, BTreeMap<u64, String>>,
+}
+
+/// Checks the program of a seed.
+fn check(seed: u64, seen: &Mutex<Seen>) {
+    let case = generate::generate(seed);
+    assert!(shrink::is_valid(&case), "seed {seed} uses what is not there");
+    let found = failure(&case);
+    let small = found.as_ref().map_or_else(|| case.clone(), |found| shrink::shrink(&case, found));
+    let found = found.map(|first| failure(&small).unwrap_or(first));
+    let mut seen = seen.lock().expect("no thread panics while it holds this");
+    shrink::collect(&case.body, &mut seen.used);
+    let Some(found) = found else { return };
+    if let Some(name) = known::known(&small, &found) {
+        *seen.open.entry(name).or_insert(0) += 1;
+        return;
+    }
+    let class = shrink::class(&small, &found);
+    let report = format!("==== seed {seed}\n{}\n{found:#?}\n", print::program(&format!("seed_{seed}"), &small));
+    seen.failed.entry(class).or_default().insert(seed, report);
 }

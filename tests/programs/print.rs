@@ -43,11 +43,16 @@ fn line(out: &mut String, depth: usize, text: &str) {
 fn given(out: &mut String, tensors: &Tensors, depth: usize) {
     line(out, depth, "let mut made = Made::default();");
     for memory in &tensors.memories {
+        if memory.len == 0 {
+            line(out, depth, &format!("made.memories.push(Tensor::zeros(&[0], DType::{:?})?);", memory.dtype));
+            continue;
+        }
         let elements = elements(memory).unwrap_or_else(|error| error.to_string());
         line(out, depth, &format!("made.memories.push(Tensor::from_slice(&[{elements}], &[{}])?);", memory.len));
     }
     for given in &tensors.given {
-        line(out, depth, &format!("made.tensors.push({});", one(given, tensors)));
+        line(out, depth, &format!("let given = {};", one(given, tensors)));
+        line(out, depth, "made.tensors.push(given);");
     }
     line(out, depth, "Ok(made)");
 }
@@ -65,8 +70,8 @@ fn one(given: &Given, tensors: &Tensors) -> String {
         _ if !tensors.memories[index].dtype.is_float() => plain,
         Role::Plain => plain,
         Role::Leaf => format!("leaf({plain})?"),
-        Role::Computed => format!("made.leaf({plain})?.mul(1.5)?"),
-        Role::View => format!("made.leaf({plain})?.alias()?"),
+        Role::Computed => format!("{{ let plain = {plain}; made.leaf(plain)?.mul(1.5)? }}"),
+        Role::View => format!("{{ let plain = {plain}; made.leaf(plain)?.alias()? }}"),
     }
 }
 

@@ -219,6 +219,8 @@ pub(crate) struct Settings {
     /// The name of a tier, or none.
     pub(crate) tier: Option<&'static str>,
     pub(crate) threads: usize,
+    /// Whether the default generator is drawn from. Then nothing else runs meanwhile.
+    pub(crate) draws: bool,
     pub(crate) deferred: bool,
     pub(crate) checked: bool,
     /// Whether breaks make the function run eagerly.
