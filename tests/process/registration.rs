@@ -128,3 +128,40 @@ fn a_compiled_training_step_follows_kernels_for_autograd() {
         assert_eq!(eager, [50.0, 100.0]);
     }
 }
+
+#[test]
+fn a_call_without_a_row_ends_the_segment_and_runs() -> Result<()> {
+    // A registration makes all compiled functions of a process start again.
+    if has_run_alone() {
+        return Ok(());
+    }
+    let mut library = Library::def_block("capture_tests")?;
+    library.def("shift_(Tensor(a!) self, Tensor by) -> Tensor(a!)")?;
+    let shift = |x: &Tensor, by: &Tensor| -> Result<Tensor> {
+        assert!(x.has_data() && by.has_data());
+        let by = by.item::<f32>()?;
+        let values: Vec<f32> = x.to_vec::<f32>()?.into_iter().map(|value| value + by).collect();
+        x.copy_(&Tensor::from_slice(&values, x.sizes())?)?;
+        Ok(x.clone())
+    };
+    library.impl_for("capture_tests::shift_", DispatchKey::CPU, Kernel::typed(shift))?;
+    let operator = opfuse::dispatch::Dispatcher::global().find_schema("capture_tests::shift_", "")?;
+    let function = |x: &Tensor| {
+        let (y, by) = (x.exp()?, x.sum_all()?);
+        let view = y.select(0, 0)?;
+        let same: Tensor = operator.call((&y, &by))?;
+        Ok(vec![same.mul(2.0)?, view.neg()?, y])
+    };
+    let f = compile(function);
+    for call in 0..3 {
+        let x = Tensor::from_slice(&[0.1f32, 0.2, 0.3, 0.4, 0.5, call as f32], &[2, 3])?;
+        let (found, expected) = (f.call(&x)?, function(&x)?);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.to_vec::<f32>()?, expected.to_vec::<f32>()?);
+            assert_eq!(found.strides(), expected.strides());
+        }
+    }
+    assert!(f.breaks().iter().any(|one| one.reason.to_string().contains("shift_")), "{:?}", f.breaks());
+    assert_eq!(f.counts().eager, 0);
+    Ok(())
+}

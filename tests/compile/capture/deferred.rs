@@ -2,7 +2,6 @@
 
 use super::check::{look, ramp};
 use opfuse::compile::{CompileOptions, Compiled, Function, Stance, compile, compile_with};
-use opfuse::dispatch::{DispatchKey, Kernel, Library};
 use opfuse::{Error, Reason, Result, Tensor, cat, embedding};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -88,36 +87,6 @@ fn the_calls_before_and_after_a_read_are_one_kernel_each() -> Result<()> {
     let breaks = f.breaks();
     assert_eq!((&breaks[0].reason, breaks[0].count, breaks.len()), (&Reason::ReadsValue { op: "item".into() }, 4, 1));
     assert!(f.explain().eager.is_none());
-    Ok(())
-}
-
-#[test]
-fn a_call_without_a_row_ends_the_segment_and_runs() -> Result<()> {
-    let mut library = Library::def_block("capture_tests")?;
-    library.def("shift_(Tensor(a!) self, Tensor by) -> Tensor(a!)")?;
-    let shift = |x: &Tensor, by: &Tensor| -> Result<Tensor> {
-        assert!(x.has_data() && by.has_data());
-        let by = by.item::<f32>()?;
-        let values: Vec<f32> = x.to_vec::<f32>()?.into_iter().map(|value| value + by).collect();
-        x.copy_(&Tensor::from_slice(&values, x.sizes())?)?;
-        Ok(x.clone())
-    };
-    library.impl_for("capture_tests::shift_", DispatchKey::CPU, Kernel::typed(shift))?;
-    let operator = opfuse::dispatch::Dispatcher::global().find_schema("capture_tests::shift_", "")?;
-    let function = |x: &Tensor| {
-        let (y, by) = (x.exp()?, x.sum_all()?);
-        let view = y.select(0, 0)?;
-        let same: Tensor = operator.call((&y, &by))?;
-        Ok(vec![same.mul(2.0)?, view.neg()?, y])
-    };
-    let f = compile(function);
-    for call in 0..3 {
-        let x = ramp(&[2, 3], call)?;
-        let (found, expected) = (f.call(&x)?, function(&x)?);
-        assert_eq!(found.iter().map(look).collect::<Vec<_>>(), expected.iter().map(look).collect::<Vec<_>>());
-    }
-    assert!(f.breaks().iter().any(|one| one.reason.to_string().contains("shift_")), "{:?}", f.breaks());
-    assert_eq!(f.counts().eager, 0);
     Ok(())
 }
 
