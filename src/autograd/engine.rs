@@ -6,7 +6,7 @@
 //! traced, or seen by modes.
 
 use crate::autograd::hook;
-use crate::autograd::node::{BackwardCall, Edge, Node};
+use crate::autograd::node::{BackwardCall, Edge, Node, reserve};
 use crate::dispatch::key::grad_mode::set_grad_enabled;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
@@ -26,6 +26,26 @@ pub(super) struct Options {
 }
 
 type Gradients = SmallVec<[Option<Tensor>; 1]>;
+
+/// The edges at which a backward pass collects gradients.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// None: leaves accumulate their gradients.
+    Leaves,
+    /// The sum at each edge. The pass goes on beyond them.
+    Sums(&'a [Option<Edge>]),
+    /// Each contribution to an edge by itself, in order of arrival. The pass ends at them.
+    Contributions(&'a [Option<Edge>]),
+}
+
+impl<'a> Wanted<'a> {
+    fn edges(self) -> Option<&'a [Option<Edge>]> {
+        match self {
+            Wanted::Leaves => None,
+            Wanted::Sums(edges) | Wanted::Contributions(edges) => Some(edges),
+        }
+    }
+}
 
 /// A node whose gradients have all arrived. The heap orders nodes by sequence number.
 struct Ready(Arc<Node>);
@@ -53,35 +73,74 @@ fn key(node: &Arc<Node>) -> usize {
 
 struct Task<'a> {
     options: Options,
+    /// The number of the next recorded call when the pass started.
+    started: u64,
     /// Gradients that have arrived, by node and result.
     arrived: HashMap<usize, Gradients>,
     /// The number of edges into a node that have not delivered yet.
     missing: HashMap<usize, usize>,
-    /// The edges whose gradients are returned. If present, leaves accumulate nothing.
-    wanted: Option<&'a [Option<Edge>]>,
-    /// With `wanted`: the nodes from which a wanted edge can be reached.
+    wanted: Wanted<'a>,
+    /// The nodes from which a wanted edge can be reached.
     useful: HashSet<usize>,
-    found: Vec<Option<Tensor>>,
+    /// The gradients at each wanted edge.
+    found: Vec<Vec<Tensor>>,
 }
 
-/// Runs the backward pass from `roots`, each with its initial gradient. With `wanted`, it returns the gradients at
-/// those edges and leaves accumulate nothing. Otherwise leaves accumulate their gradients.
+/// Runs the backward pass from `roots`, each with its initial gradient. Leaves accumulate their gradients.
 ///
 /// # Errors
 /// The first error of a node ends the backward pass. Leaves keep what they accumulated before it.
-pub(super) fn run(
+pub(super) fn run(roots: Vec<(Edge, Tensor)>, options: Options) -> Result<()> {
+    run_for(roots, Wanted::Leaves, options).map(|_| ())
+}
+
+/// Like [`run`], but returns the gradients at `edges`. Leaves accumulate nothing.
+///
+/// # Errors
+/// The first error of a node.
+pub(super) fn gradients_at(
     roots: Vec<(Edge, Tensor)>,
-    wanted: Option<&[Option<Edge>]>,
+    edges: &[Option<Edge>],
     options: Options,
 ) -> Result<Vec<Option<Tensor>>> {
+    let found = run_for(roots, Wanted::Sums(edges), options)?;
+    Ok(found.into_iter().map(|mut gradients| gradients.pop()).collect())
+}
+
+/// The contributions to the gradients at `edges`, in order of arrival. The backward pass ends there: what lies beyond
+/// an edge gets no gradient, and the hooks of these edges do not run. Leaves accumulate nothing.
+///
+/// # Errors
+/// The first error of a node.
+pub(super) fn contributions_at(
+    roots: Vec<(Edge, Tensor)>,
+    edges: &[Option<Edge>],
+    options: Options,
+) -> Result<Vec<Vec<Tensor>>> {
+    run_for(roots, Wanted::Contributions(edges), options)
+}
+
+fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted<'_>, options: Options) -> Result<Vec<Vec<Tensor>>> {
     let _mode = set_grad_enabled(options.create_graph);
+    let started = reserve(1);
+    let resolved = |edge: &Edge| edge.resolved(started);
+    let roots: Vec<(Edge, Tensor)> =
+        roots.into_iter().filter_map(|(edge, gradient)| Some((resolved(&edge)?, gradient))).collect();
+    let edges: Option<Vec<Option<Edge>>> =
+        wanted.edges().map(|edges| edges.iter().map(|edge| edge.as_ref().and_then(resolved)).collect());
+    let wanted = match (wanted, &edges) {
+        (Wanted::Sums(_), Some(edges)) => Wanted::Sums(edges),
+        (Wanted::Contributions(_), Some(edges)) => Wanted::Contributions(edges),
+        (Wanted::Leaves | Wanted::Sums(_) | Wanted::Contributions(_), _) => Wanted::Leaves,
+    };
     let mut task = Task {
         options,
+        started,
         arrived: HashMap::new(),
         missing: HashMap::new(),
         wanted,
         useful: HashSet::new(),
-        found: vec![None; wanted.map_or(0, <[_]>::len)],
+        found: vec![Vec::new(); wanted.edges().map_or(0, <[_]>::len)],
     };
     task.count(&roots);
     let mut ready = BinaryHeap::new();
@@ -116,7 +175,7 @@ impl Task<'_> {
                     self.mark(&node);
                     continue;
                 };
-                let next = next.as_ref().map(|edge| edge.node.clone());
+                let next = next.as_ref().and_then(|edge| edge.resolved(self.started)).map(|edge| edge.node);
                 stack.push((node, position + 1));
                 if let Some(next) = next {
                     *self.missing.entry(key(&next)).or_default() += 1;
@@ -129,17 +188,26 @@ impl Task<'_> {
     }
 
     fn mark(&mut self, node: &Arc<Node>) {
-        let Some(wanted) = self.wanted else { return };
-        let leads_on = |edge: &Edge| {
-            self.useful.contains(&key(&edge.node))
-                || wanted.iter().flatten().any(|wanted| Arc::ptr_eq(&wanted.node, &edge.node))
-        };
-        if node.next.iter().flatten().any(leads_on) {
+        let leads_on = |edge: &Edge| edge.resolved(self.started).is_some_and(|edge| self.leads_on(&edge));
+        if self.wanted.edges().is_some() && node.next.iter().flatten().any(leads_on) {
             self.useful.insert(key(node));
         }
     }
 
+    /// Whether a gradient along `edge` reaches a wanted edge.
+    fn leads_on(&self, edge: &Edge) -> bool {
+        let is_wanted = |edges: &[Option<Edge>]| edges.iter().flatten().any(|one| Arc::ptr_eq(&one.node, &edge.node));
+        self.useful.contains(&key(&edge.node)) || self.wanted.edges().is_some_and(is_wanted)
+    }
+
     fn deliver(&mut self, edge: &Edge, gradient: Tensor) -> Result<()> {
+        if let Wanted::Contributions(edges) = self.wanted {
+            let is_it = |one: &Option<Edge>| one.as_ref().is_some_and(|one| one.is_same(edge));
+            if let Some(index) = edges.iter().position(is_it) {
+                self.found[index].push(gradient);
+                return Ok(());
+            }
+        }
         let slots = self.arrived.entry(key(&edge.node)).or_default();
         if slots.len() <= edge.output {
             slots.resize(edge.output + 1, None);
@@ -162,16 +230,16 @@ impl Task<'_> {
                 *gradient = Some(hook::run(own, value)?);
             }
         }
-        if let Some(wanted) = self.wanted {
+        if let Wanted::Sums(wanted) = self.wanted {
             for (edge, found) in wanted.iter().zip(&mut self.found) {
                 if let Some(edge) = edge
                     && Arc::ptr_eq(&edge.node, node)
                 {
-                    *found = gradients.get(edge.output).cloned().flatten();
+                    found.extend(gradients.get(edge.output).cloned().flatten());
                 }
             }
         }
-        let works = self.wanted.is_none() || self.useful.contains(&key(node));
+        let works = self.wanted.edges().is_none() || self.useful.contains(&key(node));
         let results = match works && gradients.iter().any(Option::is_some) {
             true => self.apply(node, gradients)?,
             false => Vec::new(),
@@ -179,9 +247,9 @@ impl Task<'_> {
         let mut results = results.into_iter();
         for edge in &node.next {
             let gradient = results.next().flatten();
-            let Some(edge) = edge else { continue };
+            let Some(edge) = edge.as_ref().and_then(|edge| edge.resolved(self.started)) else { continue };
             if let Some(gradient) = gradient {
-                self.deliver(edge, fitted(&edge.node, edge.output, gradient)?)?;
+                self.deliver(&edge, fitted(&edge.node, edge.output, gradient)?)?;
             }
             let missing = self.missing.get_mut(&key(&edge.node)).expect("every edge was counted");
             *missing -= 1;
@@ -193,19 +261,16 @@ impl Task<'_> {
     }
 
     fn apply(&self, node: &Arc<Node>, gradients: Gradients) -> Result<Vec<Option<Tensor>>> {
-        let needs: SmallVec<[bool; 4]> = node
-            .next
-            .iter()
-            .map(|edge| match (edge, self.wanted) {
-                (None, _) => false,
-                (Some(_), None) => true,
-                (Some(edge), Some(wanted)) => {
-                    self.useful.contains(&key(&edge.node))
-                        || wanted.iter().flatten().any(|wanted| Arc::ptr_eq(&wanted.node, &edge.node))
-                }
-            })
-            .collect();
-        let results = node.function.apply(gradients.into_vec(), &BackwardCall { node, needs: &needs });
+        let all = self.wanted.edges().is_none();
+        let leads_on = |edge: &Edge| all || edge.resolved(self.started).is_some_and(|edge| self.leads_on(&edge));
+        let is_needed = |edge: &Option<Edge>| edge.as_ref().is_some_and(leads_on);
+        let needs: SmallVec<[bool; 4]> = node.next.iter().map(is_needed).collect();
+        let has_arrived = |edge: &Edge| {
+            let Some(edge) = edge.resolved(self.started) else { return false };
+            self.arrived.get(&key(&edge.node)).and_then(|slots| slots.get(edge.output)).is_some_and(Option::is_some)
+        };
+        let call = BackwardCall { node, needs: &needs, has_arrived: &has_arrived };
+        let results = node.function.apply(gradients.into_vec(), &call);
         if !self.options.retain_graph {
             node.function.release();
         }

@@ -155,7 +155,11 @@ impl Tensor {
 
     /// The same elements without history. Autograd does not notice writes to the result. Prefer [`Tensor::detach`].
     pub fn data(&self) -> Tensor {
-        self.with_own_version()
+        let data = self.with_own_version();
+        if let Some(observer) = observer() {
+            observer.on_data(self, &data);
+        }
+        data
     }
 
     /// Makes a tensor that is no leaf keep its gradient, so that [`Tensor::grad`] returns it after a backward pass.

@@ -16,10 +16,11 @@ use crate::tensor::view_chain::ViewStep;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
-/// The kernel of every view op of the table.
+/// The kernel of every view op of the table. The operand of `_unsafe_view` has no other owner, so its result is not
+/// marked.
 pub(crate) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
-    Ok(marked(op, tensors[0], attrs, result))
+    Ok(if op == Op::UnsafeView { result } else { marked(op, tensors[0], attrs, result) })
 }
 
 /// Marks `result` as a view of `operand`, made by a view op.

@@ -57,7 +57,7 @@ impl Meta {
     }
 
     /// The recorded call that computed the tensor.
-    pub(super) fn edge(&self) -> Option<Edge> {
+    pub(crate) fn edge(&self) -> Option<Edge> {
         self.state().edge.clone()
     }
 

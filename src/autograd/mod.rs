@@ -21,6 +21,7 @@ mod node;
 mod program;
 mod row;
 mod saved;
+mod tape;
 mod transfer;
 mod views;
 mod without_derivative;
@@ -35,7 +36,9 @@ pub use hook::HookId;
 pub(crate) use meta::{Meta, gradient_edge};
 pub(crate) use node::Edge;
 pub use node::GradFn;
-pub(crate) use program::{GradientProgram, record_program};
+pub(crate) use program::{GradientProgram, ProgramHistory, Request, Values, record_program};
+pub(crate) use row::replay;
+pub(crate) use tape::Tape;
 pub(crate) use views::Tensors;
 
 use crate::dispatch::builtins::Builtins;
@@ -95,7 +98,7 @@ pub fn grad(
         None => Err(Error::argument("grad", "one of the inputs does not require grad; call set_requires_grad(true)")),
     };
     let wanted = inputs.iter().map(edge_of).collect::<Result<Vec<_>>>()?;
-    let found = engine::run(roots, Some(&wanted), options.into())?;
+    let found = engine::gradients_at(roots, &wanted, options.into())?;
     if !options.allow_unused && found.iter().any(Option::is_none) {
         return Err(Error::argument(
             "grad",
@@ -106,6 +109,21 @@ pub fn grad(
     Ok(found)
 }
 
+/// The contributions to the gradients of `inputs`, in the order in which a backward pass adds them up. What the inputs
+/// were computed from gets no gradient. An input that does not require gradients has none. Saved values are kept.
+///
+/// # Errors
+/// Same as [`grad`].
+pub(crate) fn contributions(
+    outputs: &[&Tensor],
+    inputs: &[&Tensor],
+    grad_outputs: &[Option<&Tensor>],
+) -> Result<Vec<Vec<Tensor>>> {
+    let options = GradOptions { retain_graph: true, ..GradOptions::default() };
+    let edges = inputs.iter().map(|input| gradient_edge(input)).collect::<Result<Vec<_>>>()?;
+    engine::contributions_at(roots(outputs, grad_outputs, options.create_graph)?, &edges, options.into())
+}
+
 /// Computes the gradients of `outputs` and accumulates them in the leaves they depend on. [`grad`] explains
 /// `grad_outputs`.
 ///
@@ -113,7 +131,7 @@ pub fn grad(
 /// Same as [`grad`]. Leaves keep what they accumulated before an error.
 pub fn backward(outputs: &[&Tensor], grad_outputs: &[Option<&Tensor>], options: GradOptions) -> Result<()> {
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
-    engine::run(roots, None, options.into()).map(|_| ())
+    engine::run(roots, options.into())
 }
 
 impl From<GradOptions> for Options {

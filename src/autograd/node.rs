@@ -4,8 +4,9 @@
 //! are no cycles. A long tape is dropped without deep recursion.
 
 use crate::autograd::hook::Hook;
+use crate::autograd::tape::Places;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
@@ -24,6 +25,55 @@ pub(crate) trait Backward: Send + Sync {
 
     /// Drops saved values after the backward pass. A call that saved nothing can still run again.
     fn release(&self) {}
+
+    /// Whether [`Backward::copy`] can copy the call.
+    fn is_copyable(&self) -> bool {
+        false
+    }
+
+    /// Calls `each` with every saved value.
+    fn each_saved(&self, _each: &mut dyn FnMut(&Tensor)) {}
+
+    /// The same formula with other saved values and edges.
+    ///
+    /// # Errors
+    /// If a value is missing, or if the call cannot be copied.
+    fn copy(&self, _places: &Places<'_>) -> Result<Box<dyn Backward>> {
+        Err(Error::Internal { message: format!("a recorded call of {} cannot be copied", self.name()) })
+    }
+
+    /// The tape that has taken the place of this call.
+    fn expanded(&self) -> Option<&Expanded> {
+        None
+    }
+}
+
+/// The tape that takes the place of a recorded call, in backward passes that start later.
+pub(crate) struct Expanded {
+    /// Passes that start before this number do not see it.
+    at: u64,
+    /// The edges of the results.
+    results: Vec<Option<Edge>>,
+}
+
+impl Expanded {
+    /// A tape with these results, for backward passes that start from now on.
+    pub(super) fn new(results: Vec<Option<Edge>>) -> Expanded {
+        Expanded { at: reserve(1), results }
+    }
+
+    /// The edges of the results.
+    pub(super) fn results(&self) -> &[Option<Edge>] {
+        &self.results
+    }
+}
+
+/// The number of the next recorded call.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Reserves numbers of recorded calls. Returns the first.
+pub(super) fn reserve(count: usize) -> u64 {
+    NEXT.fetch_add(count as u64, Ordering::Relaxed)
 }
 
 /// The context in which a backward formula runs.
@@ -32,6 +82,8 @@ pub(crate) struct BackwardCall<'a> {
     pub(crate) node: &'a Arc<Node>,
     /// Which operands need a gradient.
     pub(crate) needs: &'a [bool],
+    /// Whether a gradient has arrived at an edge already, to which those of this call are added.
+    pub(crate) has_arrived: &'a dyn Fn(&Edge) -> bool,
 }
 
 /// Where a gradient flows: to result number `output` of the call that `node` recorded.
@@ -47,6 +99,22 @@ impl Edge {
     /// The edge to a result of a recorded call.
     pub(crate) fn new(node: Arc<Node>, output: usize) -> Edge {
         Edge { node, output, _leaf: None }
+    }
+
+    /// Whether both lead to the same result.
+    pub(super) fn is_same(&self, other: &Edge) -> bool {
+        Arc::ptr_eq(&self.node, &other.node) && self.output == other.output
+    }
+
+    /// The edge that takes its place in a backward pass that started at `now`. `None` if no gradient flows there.
+    pub(super) fn resolved(&self, now: u64) -> Option<Edge> {
+        match self.node.function.expanded() {
+            // Hooks belong to the call itself.
+            Some(expanded) if expanded.at < now && self.node.hooks().is_empty() => {
+                expanded.results[self.output].clone()
+            }
+            Some(_) | None => Some(self.clone()),
+        }
     }
 
     /// The edge to a leaf, whose gradients `node` accumulates.
@@ -73,6 +141,9 @@ impl ResultType {
     }
 }
 
+/// The number of nodes that run after all others.
+const LAST: u64 = 0;
+
 /// A recorded call.
 pub(crate) struct Node {
     /// Later calls have larger numbers, so descending order is a topological order of the backward pass.
@@ -90,15 +161,28 @@ impl Node {
         next: SmallVec<[Option<Edge>; 2]>,
         results: SmallVec<[ResultType; 1]>,
     ) -> Arc<Node> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let sequence = NEXT.fetch_add(1, Ordering::Relaxed);
+        Node::numbered(reserve(1), function, next, results)
+    }
+
+    /// A node for a call with a number that was reserved.
+    pub(super) fn numbered(
+        sequence: u64,
+        function: Box<dyn Backward>,
+        next: SmallVec<[Option<Edge>; 2]>,
+        results: SmallVec<[ResultType; 1]>,
+    ) -> Arc<Node> {
         Arc::new(Node { sequence, function, next, results, hooks: Mutex::default() })
+    }
+
+    /// Whether it accumulates the gradients of a leaf.
+    pub(super) fn is_leaf(&self) -> bool {
+        self.sequence == LAST
     }
 
     /// A node that runs after all others: it accumulates the gradients of a leaf.
     pub(super) fn last(function: Box<dyn Backward>, result: ResultType) -> Arc<Node> {
         let results = SmallVec::from_iter([result]);
-        Arc::new(Node { sequence: 0, function, next: SmallVec::new(), results, hooks: Mutex::default() })
+        Arc::new(Node { sequence: LAST, function, next: SmallVec::new(), results, hooks: Mutex::default() })
     }
 
     /// The hooks on the gradients of its results, each with the index of its result.

@@ -1,42 +1,70 @@
 //! Recorded calls of compiled functions, whose backward pass is compiled too.
 
-use crate::autograd::engine::with_zeros;
+use crate::autograd::engine::{Options, contributions_at};
 use crate::autograd::meta::gradient_edge;
-use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
-use crate::autograd::row::{freed, replay};
+use crate::autograd::node::{Backward, BackwardCall, Edge, Expanded, Node, ResultType, reserve};
+use crate::autograd::row::freed;
 use crate::autograd::saved::Saved;
-use crate::device::Device;
-use crate::dispatch::key::grad_mode::is_grad_enabled;
-use crate::error::Result;
-use crate::ir::Graph;
+use crate::autograd::tape::Tape;
+use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
+use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The gradients that a backward pass brings, and how it wants those of the operands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Whether each differentiable result has a gradient.
+    pub(crate) has_cotangent: SmallVec<[bool; 4]>,
+    /// Whether the contributions to a gradient are returned one by one.
+    pub(crate) is_apart: bool,
+}
+
+/// Values that a tape saved, by tensor id.
+pub(crate) type Values = HashMap<u64, Tensor>;
 
 /// The backward pass of a compiled function.
+///
+/// Gradients are returned by edge. An operand has as many edges as there are contributions to its gradient. If sums are
+/// returned, the first edge of an operand has the sum.
 pub(crate) trait GradientProgram: Send + Sync {
-    /// The gradients of the operands from the kept tensors and the cotangents of the differentiable results, row-major.
-    fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
+    /// The number of edges to an operand.
+    fn n_contributions(&self, operand: usize) -> usize;
 
-    /// The graph of the function and its gradients, which is called op by op when the backward pass is recorded. Its
-    /// inputs are the operands, then the cotangents.
-    fn joint_graph(&self) -> &Graph;
+    /// The gradients of the operands from the kept tensors and the cotangents that there are, row-major.
+    fn run(&self, request: &Request, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 
-    /// Which outputs of [`GradientProgram::joint_graph`] are the gradients of the operands.
-    fn joint_gradients(&self) -> &[Option<usize>];
+    /// The tape of the function, for backward passes that are recorded. `None` if it cannot be copied.
+    fn tape(&self) -> Option<&Tape>;
 
-    /// The graph of the gradients alone. Its inputs are the kept tensors, then the cotangents.
-    fn backward_graph(&self) -> &Graph;
+    /// The positions of the operands that [`GradientProgram::saved_values`] takes.
+    fn reads(&self) -> &[usize];
 
-    /// Which outputs of [`GradientProgram::backward_graph`] are the gradients of the operands.
-    fn backward_gradients(&self) -> &[Option<usize>];
+    /// The values that the tape saved, from the kept tensors and from operands.
+    fn saved_values(&self, kept: &[Tensor], operands: &[Tensor]) -> Result<Values>;
 }
 
 struct ProgramBackward {
     program: Arc<dyn GradientProgram>,
-    /// The operands, and the kept tensors. If all that was kept are plain numbers, the operands are not saved, and the
-    /// backward pass can run any number of times.
+    /// The number of operands.
+    n_operands: usize,
+    /// The operands that the tape needs, and the kept tensors.
     saved: Mutex<Option<(Vec<Saved>, Vec<Saved>)>>,
+    /// The number of the first call of the tape.
+    first: u64,
+    expanded: OnceLock<Expanded>,
+}
+
+/// The recorded run of a program.
+pub(crate) struct ProgramHistory(Arc<Node>);
+
+impl ProgramHistory {
+    /// Gives a tensor the history of the differentiable result at position `index`.
+    pub(crate) fn give(&self, tensor: &Tensor, index: usize) {
+        tensor.set_edge(Edge::new(self.0.clone(), index));
+    }
 }
 
 /// Records a program that ran on `operands`, kept `kept`, and returned the differentiable results `results`.
@@ -45,21 +73,96 @@ pub(crate) fn record_program(
     operands: &[&Tensor],
     kept: &[Tensor],
     results: &[&Tensor],
-) -> Result<()> {
-    let edges =
-        operands.iter().map(|operand| gradient_edge(operand)).collect::<Result<SmallVec<[Option<Edge>; 2]>>>()?;
-    if edges.iter().all(Option::is_none) {
-        return Ok(());
+) -> Result<ProgramHistory> {
+    let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+    for (index, operand) in operands.iter().enumerate() {
+        let edge = gradient_edge(operand)?;
+        edges.extend(std::iter::repeat_n(edge, program.n_contributions(index)));
     }
+    let n_operands = operands.len();
     let kept = kept.iter().map(Saved::operand).collect::<Result<Vec<_>>>()?;
-    let operands = if kept.iter().all(Saved::is_number) { &[] } else { operands };
-    let operands = operands.iter().map(|operand| Saved::operand(operand)).collect::<Result<_>>()?;
-    let function = ProgramBackward { program, saved: Mutex::new(Some((operands, kept))) };
-    let node = Node::new(Box::new(function), edges, results.iter().map(|result| ResultType::of(result)).collect());
-    for (output, result) in results.iter().enumerate() {
-        result.set_edge(Edge::new(node.clone(), output));
+    let read = program.reads().iter().map(|&at| Saved::operand(operands[at])).collect::<Result<_>>()?;
+    // In other backward passes, too, the calls of the tape come right before this one.
+    let n_calls = program.tape().map_or(0, Tape::n_calls);
+    let first = reserve(n_calls + 1);
+    let saved = Mutex::new(Some((read, kept)));
+    let function = ProgramBackward { program, n_operands, saved, first, expanded: OnceLock::new() };
+    let results = results.iter().map(|result| ResultType::of(result)).collect();
+    Ok(ProgramHistory(Node::numbered(first + n_calls as u64, Box::new(function), edges, results)))
+}
+
+impl ProgramBackward {
+    /// Whether a gradient has arrived before those of this call, where this call contributes several times.
+    fn is_late(&self, call: &BackwardCall<'_>) -> bool {
+        let mut edge = 0;
+        (0..self.n_operands).any(|operand| {
+            let (first, count) = (edge, self.program.n_contributions(operand));
+            edge += count;
+            count > 1 && call.node.next[first].as_ref().is_some_and(|edge| (call.has_arrived)(edge))
+        })
     }
-    Ok(())
+}
+
+impl ProgramBackward {
+    /// A backward pass that is recorded: it runs on a copy of the tape, which takes the place of this call.
+    fn recorded(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let counts: Vec<usize> = (0..self.n_operands).map(|operand| self.program.n_contributions(operand)).collect();
+        let firsts = counts.iter().scan(0, |edge, count| {
+            let first = *edge;
+            *edge += count;
+            Some(first)
+        });
+        let operands: Vec<Option<Edge>> = firsts.map(|first| call.node.next[first].clone()).collect();
+        let results = match self.expanded.get() {
+            Some(expanded) => expanded.results().to_vec(),
+            None => self.expand(&operands, call)?,
+        };
+        let roots = results.into_iter().zip(gradients).filter_map(|(edge, gradient)| Some((edge?, gradient?)));
+        let options = Options { retain_graph: true, create_graph: true };
+        let found = contributions_at(roots.collect(), &operands, options)?;
+        let mut all = Vec::new();
+        for (parts, count) in found.into_iter().zip(counts) {
+            all.extend(spread(parts, count)?);
+        }
+        Ok(all)
+    }
+
+    /// Copies the tape with the values of this call.
+    fn expand(&self, operands: &[Option<Edge>], call: &BackwardCall<'_>) -> Result<Vec<Option<Edge>>> {
+        let refused = || Error::NotImplemented {
+            op: self.name(),
+            what: "a backward pass through this compiled function cannot be recorded; call the function itself".into(),
+        };
+        let tape = self.program.tape().ok_or_else(refused)?;
+        let (read, kept) = {
+            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let (read, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+            (unpack(read, call)?, unpack(kept, call)?)
+        };
+        let values = {
+            let _values = no_grad();
+            self.program.saved_values(&kept, &read)?
+        };
+        let results = tape.copy(operands, &values, self.first)?;
+        let expanded = self.expanded.get_or_init(|| Expanded::new(results));
+        Ok(expanded.results().to_vec())
+    }
+}
+
+/// As many gradients as there are edges. If there are more contributions, the first are added up.
+fn spread(parts: Vec<Tensor>, count: usize) -> Result<Vec<Option<Tensor>>> {
+    let n_first = parts.len().saturating_sub(count - 1);
+    let mut rest = parts.into_iter();
+    let mut sum: Option<Tensor> = None;
+    for part in rest.by_ref().take(n_first) {
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    let mut all: Vec<Option<Tensor>> = std::iter::once(sum).chain(rest.map(Some)).collect();
+    all.resize(count, None);
+    Ok(all)
 }
 
 impl Backward for ProgramBackward {
@@ -68,30 +171,30 @@ impl Backward for ProgramBackward {
     }
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
-        let unpack = |saved: &[Saved]| saved.iter().map(|saved| saved.unpack(call.node)).collect::<Result<Vec<_>>>();
-        let (operands, kept, reads) = {
-            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let (operands, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            // Only a recorded backward pass reads the operands. For others a write to them is no error.
-            let operands = if is_grad_enabled() { unpack(operands)? } else { Vec::new() };
-            (operands, unpack(kept)?, !kept.iter().all(Saved::is_number))
-        };
-        let cotangents = with_zeros(call.node, gradients)?;
-        if !is_grad_enabled() {
-            return self.program.run(&kept, &cotangents);
+        if is_grad_enabled() {
+            return self.recorded(gradients, call);
         }
-        let device = cotangents.first().map_or(Device::CPU, Tensor::device);
-        let (graph, places, mut inputs) = match reads {
-            true => (self.program.joint_graph(), self.program.joint_gradients(), operands),
-            false => (self.program.backward_graph(), self.program.backward_gradients(), kept),
+        let kept = {
+            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let (_, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+            unpack(kept, call)?
         };
-        inputs.extend(cotangents);
-        let results = replay(graph, &inputs, device)?;
-        Ok(places.iter().map(|place| place.map(|at| results[at].clone())).collect())
+        let has_cotangent = gradients.iter().map(Option::is_some).collect();
+        let request = Request { has_cotangent, is_apart: self.is_late(call) };
+        let cotangents: Vec<Tensor> = gradients.into_iter().flatten().collect();
+        self.program.run(&request, &kept, &cotangents)
     }
 
     fn release(&self) {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        saved.take_if(|(_, kept)| !kept.iter().all(Saved::is_number));
+        saved.take_if(|(read, kept)| !read.iter().chain(&*kept).all(Saved::is_number));
     }
+
+    fn expanded(&self) -> Option<&Expanded> {
+        self.expanded.get()
+    }
+}
+
+fn unpack(saved: &[Saved], call: &BackwardCall<'_>) -> Result<Vec<Tensor>> {
+    saved.iter().map(|saved| saved.unpack(call.node)).collect()
 }

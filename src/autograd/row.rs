@@ -7,6 +7,7 @@
 
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use crate::autograd::saved::Saved;
+use crate::autograd::tape::Places;
 use crate::device::Device;
 use crate::dispatch::key::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -86,6 +87,23 @@ impl Backward for RowBackward {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         saved.take_if(|saved| saved.iter().flatten().any(|saved| !saved.is_number()));
     }
+
+    fn is_copyable(&self) -> bool {
+        true
+    }
+
+    fn each_saved(&self, each: &mut dyn FnMut(&Tensor)) {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.iter().flatten().flatten().for_each(|saved| each(saved.value()));
+    }
+
+    fn copy(&self, places: &Places<'_>) -> Result<Box<dyn Backward>> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+        let copy = |saved: &Option<Saved>| saved.as_ref().map(|saved| saved.copy(places)).transpose();
+        let saved = saved.iter().map(copy).collect::<Result<_>>()?;
+        Ok(Box::new(RowBackward { formula: self.formula.clone(), saved: Mutex::new(Some(saved)) }))
+    }
 }
 
 /// The error of a second backward pass over values that the first one freed.
@@ -115,7 +133,7 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
 }
 
 /// The results of a graph on tensors, called op by op. Ops without operands run on `device`.
-pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
+pub(crate) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     // The dtypes are those of the recorded call, whatever autocast says now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();

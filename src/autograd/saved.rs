@@ -6,6 +6,7 @@
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Edge, Node};
+use crate::autograd::tape::Places;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::error::{Error, Result};
@@ -44,6 +45,18 @@ impl Saved {
             return Err(Error::argument("autograd", what));
         }
         Ok(Saved { value: tensor.snapshot(), edge, own_result, version: tensor.version() })
+    }
+
+    /// The saved tensor, without history.
+    pub(super) fn value(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// The same with another value and edge.
+    pub(super) fn copy(&self, places: &Places<'_>) -> Result<Saved> {
+        let value = if self.is_number() { self.value.clone() } else { places.value(&self.value)? };
+        let edge = self.edge.as_ref().and_then(|edge| places.edge(edge));
+        Ok(Saved { version: value.version(), value, edge, own_result: self.own_result })
     }
 
     /// Whether it is a plain number, which is never freed.

@@ -6,6 +6,7 @@
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::tape::Places;
 use crate::dispatch::key::grad_mode::{enable_grad, is_grad_enabled};
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -71,6 +72,7 @@ pub(crate) fn check_write(op: &str, target: &Tensor, value_requires_grad: bool) 
 }
 
 /// The backward formula of `copy_(target, source)`.
+#[derive(Clone)]
 struct CopyBackward {
     dtype: DType,
     sizes: SmallVec<[usize; 6]>,
@@ -84,6 +86,14 @@ impl Backward for CopyBackward {
     fn apply(&self, gradients: Vec<Option<Tensor>>, _: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
         let gradient = gradients.into_iter().next().flatten();
         Ok(vec![gradient.map(|gradient| sum_to(&gradient, &self.sizes)?.to_dtype(self.dtype)).transpose()?])
+    }
+
+    fn is_copyable(&self) -> bool {
+        true
+    }
+
+    fn copy(&self, _: &Places<'_>) -> Result<Box<dyn Backward>> {
+        Ok(Box::new(self.clone()))
     }
 }
 
@@ -100,6 +110,7 @@ fn sum_to(gradient: &Tensor, sizes: &[usize]) -> Result<Tensor> {
 
 /// A write through a view, as its base records it. The written part of the gradient flows to the value, the rest to the
 /// old base.
+#[derive(Clone)]
 struct CopySlices {
     chain: SmallVec<[ViewStep; 1]>,
     copy: CopyBackward,
@@ -130,6 +141,14 @@ impl Backward for CopySlices {
             false => None,
         };
         Ok(vec![rest, written])
+    }
+
+    fn is_copyable(&self) -> bool {
+        true
+    }
+
+    fn copy(&self, _: &Places<'_>) -> Result<Box<dyn Backward>> {
+        Ok(Box::new(self.clone()))
     }
 }
 

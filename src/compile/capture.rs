@@ -4,9 +4,10 @@
 //! gradients of the outputs with respect to every input that requires them, from cotangents that are declared as
 //! inputs.
 
+use super::gradients::Gradient;
 use super::panics::applied;
 use super::program::Joint;
-use crate::autograd::{GradOptions, grad};
+use crate::autograd::{Tape, contributions};
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::error::{Error, NotCaptured, Reason, Result};
@@ -100,11 +101,11 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     if handles.iter().any(|handle| !handle.is_tape_leaf()) {
         return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
     }
-    // A tensor from outside that is returned as it is has its history already. An alias of an output or input gets its
-    // history when it is rebuilt.
-    let is_outside = |output: &Tensor| output.has_data() || handles.iter().any(|handle| handle.id() == output.id());
-    let aliases = tracer::are_aliases(outputs);
-    let wants = |&index: &usize| outputs[index].requires_grad() && !aliases[index] && !is_outside(&outputs[index]);
+    // A tensor from outside that is returned as it is has its history already. A view that each call rebuilds gets its
+    // history from the program, too, so that gradients are added in the order of the function.
+    let is_again = |index: usize| outputs[..index].iter().any(|other| other.id() == outputs[index].id());
+    let wants =
+        |&index: &usize| outputs[index].requires_grad() && !tracer::is_outside(&outputs[index]) && !is_again(index);
     let differentiable: Vec<usize> = (0..outputs.len()).filter(wants).collect();
     if differentiable.is_empty() {
         return Ok((Vec::new(), Joint::without_gradients(flat)));
@@ -124,16 +125,25 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let cotangents = roots.iter().map(declare).collect::<Result<Vec<_>>>()?;
     let cotangents: Vec<Option<&Tensor>> = cotangents.iter().map(Some).collect();
     let wanted: Vec<&Tensor> = operands.iter().map(|(_, tensor)| *tensor).collect();
-    let options = GradOptions { allow_unused: true, ..GradOptions::default() };
-    let found = grad(&roots, &wanted, &cotangents, options)?;
+    let found = contributions(&roots, &wanted, &cotangents)?;
     let mut gradients = Vec::new();
     let mut by_operand = Vec::new();
-    for ((position, _), gradient) in operands.iter().zip(found) {
-        by_operand.push((*position, gradient.as_ref().map(|_| gradients.len())));
-        gradients.extend(gradient);
+    for ((position, _), parts) in operands.iter().zip(found) {
+        let Some((first, rest)) = parts.split_first() else { continue };
+        let sum = gradients.len();
+        gradients.push(rest.iter().try_fold(first.clone(), |sum, part| sum.add(part))?);
+        if !rest.is_empty() {
+            gradients.extend(parts);
+        }
+        by_operand.push((*position, Gradient { sum, parts: sum + 1..gradients.len() }));
     }
-    let joint =
-        Joint { differentiable, operands: by_operand, n_gradients: gradients.len(), ..Joint::without_gradients(flat) };
+    let tape = Tape::between(&operands, &roots)?;
+    let tape = tape.and_then(|tape| {
+        let nodes = tape.saved().iter().map(|saved| Some((saved.id(), tracer::known_node(saved)?)));
+        nodes.collect::<Option<Vec<_>>>().map(|nodes| (tape, nodes))
+    });
+    let n_gradients = gradients.len();
+    let joint = Joint { differentiable, operands: by_operand, n_gradients, tape, ..Joint::without_gradients(flat) };
     Ok((gradients, joint))
 }
 
@@ -142,6 +152,6 @@ impl Joint {
     pub(super) fn without_gradients(outputs: &Flat) -> Joint {
         let (n_outputs, words) = (outputs.tensors.len(), outputs.words.clone());
         let (differentiable, operands) = (Vec::new(), Vec::new());
-        Joint { differentiable, n_outputs, n_results: n_outputs, words, operands, n_gradients: 0 }
+        Joint { differentiable, n_outputs, n_results: n_outputs, words, operands, n_gradients: 0, tape: None }
     }
 }

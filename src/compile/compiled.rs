@@ -21,7 +21,7 @@ use crate::eager::{current_numerics, numerics};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::runtime::Traffic;
 use crate::tensor::handle::Tensor;
-use crate::tensor::structure::Flat;
+use crate::tensor::structure::{Flat, TensorStruct};
 use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
 use crate::transforms::tracer::GradientsBefore;
@@ -204,13 +204,18 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
                 return output;
             }
-            First::Ran(output, NoTrace::Gradients) => (output, self.capture_again(inputs, &flowed, watch.end())),
-            First::Ran(output, NoTrace::Break(reason)) => (output, self.entry(Err(reason), inputs)),
-            First::Ran(output, NoTrace::Keeps) if self.count(Cells::keeps_again) => {
-                (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
+            First::Ran(output, why, handles) => {
+                let output = with_originals(output, &handles, &inputs.tensors)?;
+                match why {
+                    NoTrace::Gradients => (output, self.capture_again(inputs, &flowed, watch.end())),
+                    NoTrace::Break(reason) => (output, self.entry(Err(reason), inputs)),
+                    NoTrace::Keeps if self.count(Cells::keeps_again) => {
+                        (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
+                    }
+                    // Kept once: the next call will find the tensor and compute no other.
+                    NoTrace::Keeps => return Ok(output),
+                }
             }
-            // Kept once: the next call will find the tensor and compute no other.
-            First::Ran(output, NoTrace::Keeps) => return Ok(output),
         };
         match unless_out_of_memory(entry)?.map(|entry| cell.put(entry)) {
             Some(Entry::Refused(error)) => Err(error.clone()),
@@ -442,6 +447,19 @@ impl<A, F: Function<A>> Compiled<F, A> {
 /// Whether each input requires gradients.
 fn flows(inputs: &Flat) -> SmallVec<[bool; 4]> {
     inputs.tensors.iter().map(Tensor::requires_grad).collect()
+}
+
+/// A result of the first call, whose handles of inputs are replaced by the inputs themselves.
+fn with_originals<R: TensorStruct>(output: R, handles: &[Tensor], originals: &[Tensor]) -> Result<R> {
+    let mut flat = Flat::of(&output);
+    let mut is_other = false;
+    for result in &mut flat.tensors {
+        if let Some(index) = handles.iter().position(|handle| handle.id() == result.id()) {
+            *result = originals[index].clone();
+            is_other = true;
+        }
+    }
+    if is_other { flat.tree_unflatten().ok_or_else(other_outputs) } else { Ok(output) }
 }
 
 fn other_outputs() -> Error {

@@ -12,6 +12,7 @@ pub mod disk;
 mod entry;
 mod escaped;
 pub mod explain;
+mod gradients;
 pub(crate) mod guard;
 pub(crate) mod options;
 mod panics;

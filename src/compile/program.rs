@@ -5,16 +5,17 @@
 //! too; see [`Gradients`].
 
 use super::explain::Explain;
+use super::gradients::{Gradient, Gradients};
 use super::passes_page::Subject;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
-use crate::autograd::{GradientProgram, record_program};
+use crate::autograd::Tape;
 use crate::device::Shared;
 use crate::dispatch::key::grad_mode::no_grad;
 use crate::error::{Error, Result};
 use crate::fusion::Rewritten;
-use crate::ir::Graph;
-use crate::ir::passes::{Kept, split};
+use crate::ir::passes::split;
+use crate::ir::{Graph, NodeId};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Tensors, Words};
@@ -35,10 +36,12 @@ pub(super) struct Joint {
     pub(super) n_results: usize,
     /// The words of the function's result.
     pub(super) words: Words,
-    /// For every input that requires gradients: its position, and the index of its gradient, if it has one.
-    pub(super) operands: Vec<(usize, Option<usize>)>,
-    /// The number of gradients. They follow the function's outputs.
+    /// The inputs that get gradients, by position.
+    pub(super) operands: Vec<(usize, Gradient)>,
+    /// The number of outputs that are gradients or contributions to them. They follow the function's outputs.
     pub(super) n_gradients: usize,
+    /// The tape of the trace, with the nodes of the values that it saved, by tensor id.
+    pub(super) tape: Option<(Tape, Vec<(u64, NodeId)>)>,
 }
 
 /// A compiled graph that runs instead of a function.
@@ -46,6 +49,8 @@ pub(super) struct Program {
     tuned: Tuned,
     lifted: Vec<Lifted>,
     written: Vec<usize>,
+    /// How often the function writes to each of them.
+    n_writes: Vec<u64>,
     changes: Vec<GradientChange>,
     /// Captured tensors, and whether they require gradients. This is the most frequent condition.
     flows: Vec<(Tensor, bool)>,
@@ -63,31 +68,19 @@ pub(super) struct Program {
     is_plain: bool,
 }
 
-/// The backward pass of a program.
-struct Gradients {
-    backward: Tuned,
-    joint: Graph,
-    kept: Vec<Kept>,
-    differentiable: Vec<usize>,
-    /// For each input of the program, the index of its gradient.
-    by_input: Vec<Option<usize>>,
-    /// The same as output indices of the joint graph.
-    joint_by_input: Vec<Option<usize>>,
-}
-
 impl Program {
     /// Builds the program of a trace. `joint` has the positions of the gradients.
     ///
     /// # Errors
     /// If the graph breaks an invariant, or cannot be split into a forward and a backward graph.
-    pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
-        let Trace { graph, mut lifted, written, mut gradients, conditions, mut aliases, owners } = trace;
+    pub(super) fn build(trace: Trace, mut joint: Joint, settings: &Settings) -> Result<Program> {
+        let Trace { graph, mut lifted, written, n_writes, mut gradients, conditions, mut aliases, owners } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         // Gradients follow the function's outputs. They are never rebuilt as aliases.
         aliases.retain(|alias| alias.output < joint.n_outputs);
         let n_given = graph.inputs().len() - lifted.len();
-        if joint.n_gradients == 0 {
+        if joint.differentiable.is_empty() {
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
             let tuned = Tuned::build(graph, Subject::Function, rewritten(n_outputs, &written, &aliases), settings)?;
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
@@ -99,6 +92,7 @@ impl Program {
                 tuned,
                 lifted,
                 written,
+                n_writes,
                 changes,
                 flows,
                 conditions,
@@ -128,20 +122,14 @@ impl Program {
                 *output -= joint.n_gradients;
             }
         }
-        let mut by_input = vec![None; n_inputs];
-        for &(operand, gradient) in &joint.operands {
-            by_input[operand] = gradient;
-        }
-        let joint_by_input = by_input.iter().map(|gradient| gradient.map(|at| at + joint.n_outputs)).collect();
-        let backward = Tuned::build(halves.backward, Subject::Backward, Vec::new(), settings)?;
-        let differentiable = joint.differentiable;
-        let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, by_input, joint_by_input };
+        let own = Gradients::build(graph, &halves, &mut joint, n_inputs, settings)?;
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         Ok(Program {
             separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
             tuned,
             lifted,
             written,
+            n_writes,
             changes: gradients,
             flows,
             conditions,
@@ -201,7 +189,7 @@ impl Program {
     /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure
     /// of the result.
     pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {
-        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| &gradients.joint);
+        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| gradients.joint());
         // Cotangents are declared inputs, which a program does not keep.
         let lifted = trace.lifted.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
         *graph == trace.graph
@@ -213,7 +201,7 @@ impl Program {
 
     /// The report of the program, with that of its backward pass.
     pub(super) fn explain(&self) -> Explain {
-        let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(gradients.backward.built())));
+        let backward = self.gradients.as_ref().map(|gradients| Box::new(gradients.explain()));
         Explain { backward, ..Explain::of(self.tuned.built()) }
     }
 
@@ -263,15 +251,10 @@ impl Program {
         let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
-        if let Some(gradients) = &self.gradients {
-            let kept = gradients.kept.iter().map(|kept| match *kept {
-                Kept::Input(index) => all[index].clone(),
-                Kept::Output(index) => results[index].clone(),
-            });
-            let kept: Vec<Tensor> = kept.collect();
-            let outputs: SmallVec<[&Tensor; 2]> = gradients.differentiable.iter().map(|&at| &results[at]).collect();
-            record_program(gradients.clone(), &all, &kept, &outputs)?;
-        }
+        let history = match &self.gradients {
+            Some(gradients) => Some(gradients.record(&all, &results)?),
+            None => None,
+        };
         self.write(inputs, &all, &results)?;
         for alias in &self.aliases {
             let origin = match alias.origin {
@@ -279,6 +262,9 @@ impl Program {
                 Origin::Output(output) => &results[output],
             };
             results[alias.output] = alias.made_of(origin)?;
+            if let Some(history) = &history {
+                history.give(&results[alias.output], alias.output);
+            }
         }
         results.truncate(self.n_results);
         Ok(Flat { tensors: results, words: self.words() })
@@ -295,14 +281,14 @@ impl Program {
         }
         // Writes whose values have a history are not captured, so none is recorded here.
         let _unrecorded = no_grad();
-        for (&input, value) in self.written.iter().zip(&results[self.n_outputs..]) {
+        for ((&input, &times), value) in self.written.iter().zip(&self.n_writes).zip(&results[self.n_outputs..]) {
             let is_there = Shared::ptr_eq(all[input].array().storage(), value.array().storage())
                 && all[input].array().layout() == value.array().layout();
-            match is_there {
-                // The executable wrote in place. Only the version remains to be changed.
-                true => all[input].note_write(),
-                false => all[input].copy_(value)?,
+            // If the executable wrote in place, only the version remains to be changed.
+            if !is_there {
+                all[input].with_own_version().copy_(value)?;
             }
+            all[input].note_writes(times);
         }
         for change in &self.changes {
             let value = match change.to {
@@ -347,30 +333,4 @@ fn separation(graph: &Graph, owners: &[Owner], aliases: &[OutputAlias], written:
         owners.push(if is_write && !old { Owner::Anyone } else { Owner::Output(output) });
     }
     Separation::of(graph, &owners)
-}
-
-impl GradientProgram for Gradients {
-    fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
-        let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
-        let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
-        let results = self.backward.run(&arrays)?;
-        let results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
-        Ok(self.by_input.iter().map(|gradient| gradient.map(|at| results[at].clone())).collect())
-    }
-
-    fn joint_graph(&self) -> &Graph {
-        &self.joint
-    }
-
-    fn joint_gradients(&self) -> &[Option<usize>] {
-        &self.joint_by_input
-    }
-
-    fn backward_graph(&self) -> &Graph {
-        &self.backward.built().traced
-    }
-
-    fn backward_gradients(&self) -> &[Option<usize>] {
-        &self.by_input
-    }
 }

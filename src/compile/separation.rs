@@ -22,7 +22,7 @@ impl Separation {
         let mut taken: Vec<(NodeId, Owner)> = Vec::new();
         let mut groups: Vec<(NodeId, Owner, Vec<usize>)> = Vec::new();
         for (output, (&node, &owner)) in graph.outputs().iter().zip(owners).enumerate() {
-            if owner == Owner::Anyone || graph[node].ty.numel() == 0 {
+            if owner == Owner::Anyone {
                 continue;
             }
             let root = graph.view_base(node);

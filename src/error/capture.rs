@@ -130,10 +130,24 @@ NotCaptured {
     }
         "tensor_without_data" => "a tensor ({tensor}) from outside the function has no data";
         "meta tensors have shapes only; use a tensor on the cpu or a GPU";
+    /// The function writes a value that requires gradients to a captured tensor, which then has another history.
+    HistoryWritten {
+        /// The tensor.
+        tensor: Box<str>,
+    }
+        "history_written" => "{tensor} is written where gradients are recorded, so its history changes";
+        "return the new value, or write a detached one";
     /// An input has no data, or is on no device that code is compiled for.
     InputWithoutData
         "input_without_data" => "an input has no data on the cpu or a GPU";
         "meta tensors have shapes only; pass a tensor on the cpu or a GPU";
+    /// An input of the call is a tensor that the function captures, too.
+    InputIsCaptured {
+        /// The position of the input.
+        input: usize,
+    }
+        "input_is_captured" => "input {input} is a tensor that the function captures, too";
+        "pass it only, or capture it only";
     /// The function asks how an input was made.
     InputHistory {
         /// The method that asks.
@@ -150,6 +164,13 @@ NotCaptured {
     }
         "requires_grad_set" => "requires_grad of input {input} is set to {value}";
         "set `requires_grad` before the compiled function is called";
+    /// A result is a leaf that the function made.
+    LeafMade {
+        /// The position of the result.
+        result: usize,
+    }
+        "leaf_made" => "result {result} is computed by the function, which sets its requires_grad";
+        "set `requires_grad` of the result after the call";
     /// A call of the function changes whether a tensor from outside the function requires gradients.
     RequiresGradChanged {
         /// The tensor: which input, or its dtype and sizes.

@@ -170,9 +170,8 @@ impl Layout {
         if self.numel() == 0 {
             return 0;
         }
-        self.offset
-            + 1
-            + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
+        let spans = self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1).saturating_mul(stride));
+        spans.fold(self.offset.saturating_add(1), usize::saturating_add)
     }
 
     /// Whether a dim repeats elements, as an expanded one does.

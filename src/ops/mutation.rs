@@ -77,6 +77,10 @@ pub(crate) fn check_target(op: &str, target: &Tensor) -> Result<()> {
         let what = "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first";
         return Err(Error::argument(op, what));
     }
+    if target.as_number().is_some() {
+        let what = "a plain number cannot be written to; make a tensor of it with Tensor::scalar";
+        return Err(Error::argument(op, what));
+    }
     if target.array().layout().is_expanded() && target.numel() > 0 {
         let what = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
                     location";
@@ -160,6 +164,12 @@ fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
         && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
 }
 
+/// Whether several elements share memory. Each of them is computed from what was there before the call.
+fn overlaps(target: &Tensor) -> bool {
+    let layout = target.array().layout();
+    !layout.is_contiguous() && !layout.is_injective()
+}
+
 /// Whether a write to the target changes the history of its base.
 fn concerns_base(target: &Tensor) -> bool {
     target.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad())
@@ -173,7 +183,7 @@ pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         // A mode sees the in-place call itself, and not only its parts.
         return crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ());
     }
-    if !is_plain(operator, tensors) {
+    if !is_plain(operator, tensors) || overlaps(target) {
         let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };
         let mut tensors: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(tensors);
         tensors[0] = before.as_ref().unwrap_or(target);
@@ -202,8 +212,13 @@ impl Tensor {
 
     /// Counts a write to the elements that no operator has counted.
     pub(crate) fn note_write(&self) {
+        self.note_writes(1);
+    }
+
+    /// Counts so many writes.
+    pub(crate) fn note_writes(&self, times: u64) {
         if self.key_set().has(DispatchKey::ADInplaceOrView) {
-            self.version_counter().fetch_add(1, Ordering::AcqRel);
+            self.version_counter().fetch_add(times, Ordering::AcqRel);
         }
     }
 }

@@ -83,6 +83,9 @@ pub(crate) trait Observer: Sync {
     /// Called when a function asks about the history of a tensor.
     fn on_history(&self, tensor: &Tensor, method: &str);
 
+    /// Called for an alias without history that has its own version.
+    fn on_data(&self, tensor: &Tensor, data: &Tensor);
+
     /// Called before `requires_grad` of a tensor is set.
     fn on_requires_grad(&self, tensor: &Tensor, requires_grad: bool) -> Result<()>;
 

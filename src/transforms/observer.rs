@@ -73,6 +73,10 @@ impl Observer for Transforms {
         tracer::on_history(tensor, method);
     }
 
+    fn on_data(&self, tensor: &Tensor, data: &Tensor) {
+        tracer::on_data(tensor, data);
+    }
+
     fn on_requires_grad(&self, tensor: &Tensor, requires_grad: bool) -> Result<()> {
         tracer::on_requires_grad(tensor, requires_grad)
     }

@@ -4,7 +4,7 @@
 //! order in which guards are dropped. A guard belongs to the thread that made it. In inference mode new tensors have
 //! neither the autograd keys nor the key that counts writes, so they stay outside autograd for good.
 
-use crate::dispatch::key::local::{ExcludeGuard, below_ad_inplace_or_view};
+use crate::dispatch::key::local::{ExcludeGuard, below_autograd};
 use crate::scope::{Replace, SettingGuard, ThreadSetting, thread_setting};
 
 thread_setting! {
@@ -73,8 +73,8 @@ pub struct InferenceGuard {
     _below: ExcludeGuard,
 }
 
-/// Enables inference mode on this thread until the guard is dropped. Calls are not recorded, writes are not counted,
-/// and new tensors can never take part in autograd. It costs less than [`no_grad`].
+/// Enables inference mode on this thread until the guard is dropped. Calls are not recorded, and new tensors can never
+/// take part in autograd: they track neither views nor writes. Other tensors still do. It costs less than [`no_grad`].
 pub fn inference_mode() -> InferenceGuard {
-    InferenceGuard { _mode: InferenceMode::change(Replace(true)), _grad: no_grad(), _below: below_ad_inplace_or_view() }
+    InferenceGuard { _mode: InferenceMode::change(Replace(true)), _grad: no_grad(), _below: below_autograd() }
 }

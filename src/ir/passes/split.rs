@@ -26,6 +26,8 @@ pub struct Halves {
     pub backward: Graph,
     /// The saved values, in the order of the backward half's inputs.
     pub kept: Vec<Kept>,
+    /// The same as nodes of the joint graph.
+    pub kept_nodes: Vec<NodeId>,
 }
 
 /// Splits a graph. Its inputs at the positions `cotangents`, and its outputs at the positions `gradients`, belong to
@@ -62,7 +64,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     let mut outputs: Vec<NodeId> = own.iter().filter_map(|&output| moved[output]).collect();
 
     let mut backward = Graph::new();
-    let mut kept = Vec::new();
+    let (mut kept, mut kept_nodes) = (Vec::new(), Vec::new());
     let mut placed: SideTable<NodeId, Option<NodeId>> = SideTable::filled(joint, || None);
     let mut read = SideTable::filled(joint, || false);
     wanted.iter().for_each(|&gradient| read[gradient] = true);
@@ -73,6 +75,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     for (id, node) in joint.nodes() {
         let is_number = matches!(node.kind, NodeKind::Number(_) | NodeKind::Extent(_));
         let Some(made) = moved[id].filter(|_| read[id] && !is_number) else { continue };
+        kept_nodes.push(id);
         kept.push(match node.kind {
             NodeKind::Input(_) => {
                 Kept::Input(forward.inputs().iter().position(|&input| input == made).expect("it was copied there"))
@@ -97,7 +100,41 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     }
     forward.set_outputs(outputs);
     backward.set_outputs(wanted.iter().filter_map(|&gradient| placed[gradient]).collect());
-    Ok(Halves { forward, backward, kept })
+    Ok(Halves { forward, backward, kept, kept_nodes })
+}
+
+/// The graph that computes the nodes `wanted` from the nodes `given` and from inputs. Its inputs are `given`, then the
+/// inputs of `graph` that are needed besides, whose positions are returned.
+///
+/// # Errors
+/// If the graph breaks an invariant.
+pub fn extract(graph: &Graph, given: &[NodeId], wanted: &[NodeId]) -> Result<(Graph, Vec<usize>)> {
+    let mut needed = SideTable::filled(graph, || false);
+    wanted.iter().for_each(|&node| needed[node] = true);
+    for (id, node) in graph.nodes().rev() {
+        if needed[id] && !given.contains(&id) {
+            node.args.iter().for_each(|&arg| needed[arg] = true);
+        }
+    }
+    let mut part = Graph::new();
+    let mut moved: SideTable<NodeId, Option<NodeId>> = SideTable::filled(graph, || None);
+    for &id in given {
+        moved[id] = Some(part.input(graph[id].ty.clone()));
+    }
+    let mut others = Vec::new();
+    for (id, node) in graph.nodes().filter(|(id, _)| needed[*id]) {
+        if moved[id].is_some() {
+            continue;
+        }
+        if let NodeKind::Input(index) = node.kind {
+            others.push(index as usize);
+        }
+        let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
+        moved[id] = args.map(|args| part.copy(node, &args));
+    }
+    let outputs: Option<Vec<NodeId>> = wanted.iter().map(|&node| moved[node]).collect();
+    part.set_outputs(outputs.ok_or_else(|| crate::error::Error::invalid("graph", "a node is not reached"))?);
+    Ok((part, others))
 }
 
 /// Which nodes lead to some of `ends`.

@@ -13,6 +13,7 @@ use crate::tensor::view_chain;
 use crate::tensor::view_chain::ViewStep;
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::with_recording;
+use crate::transforms::tracer::views::Lineage;
 use smallvec::SmallVec;
 
 /// The tensor that an output is rebuilt from.
@@ -34,6 +35,8 @@ pub struct OutputAlias {
     chain: SmallVec<[ViewStep; 1]>,
     /// Whether the function made the view in grad mode.
     is_recorded: bool,
+    /// Whether it counts writes by itself.
+    has_own_version: bool,
 }
 
 impl OutputAlias {
@@ -46,75 +49,59 @@ impl OutputAlias {
             return Ok(origin.clone());
         }
         let _mode = set_grad_enabled(self.is_recorded);
-        view_chain::apply(&mut Tensors, origin, &self.chain)
+        let view = view_chain::apply(&mut Tensors, origin, &self.chain)?;
+        Ok(if self.has_own_version { view.with_own_version() } else { view })
     }
 }
 
-/// Bases that several of these outputs are views of, and that are neither inputs nor outputs. They become outputs, so
-/// that the views can be rebuilt.
+/// Bases that several of these outputs are views of, or that were written to, and that are neither inputs nor outputs.
+/// They become outputs, so that the views can be rebuilt.
 pub(crate) fn shared_bases(outputs: &[Tensor]) -> Vec<Tensor> {
     with_recording(|recording| recording.shared_bases(outputs)).unwrap_or_default()
 }
 
-/// Which outputs are rebuilt. Whether they require gradients was asked before.
-pub(crate) fn are_aliases(outputs: &[Tensor]) -> Vec<bool> {
-    let are = |recording: &mut Recording| {
-        (0..outputs.len()).map(|output| recording.alias(outputs, output).is_some()).collect()
-    };
-    with_recording(are).unwrap_or_else(|| vec![false; outputs.len()])
-}
-
 impl Recording {
-    fn shared_bases(&self, outputs: &[Tensor]) -> Vec<Tensor> {
-        // Each with the id of the first output that is a view of it, and whether another output is one too.
-        let mut bases: Vec<(&Tensor, u64, bool)> = Vec::new();
+    fn shared_bases(&mut self, outputs: &[Tensor]) -> Vec<Tensor> {
+        // Each with the id of the first output that is a view of it, and whether it must become an output.
+        let mut bases: Vec<(Tensor, u64, bool)> = Vec::new();
         for output in outputs {
-            let Some(view) = output.view_of().filter(|view| view.is_differentiable) else { continue };
-            let base = &view.base;
+            let Some(Lineage { base, .. }) = self.lineage(output) else { continue };
             let is_hidden = self.nodes.contains_key(&base.id())
-                && !self.is_input(base)
+                && !self.is_input(&base)
                 && !outputs.iter().any(|other| other.id() == base.id());
+            let is_written = is_hidden && self.n_writes_to(&base) > 0;
             match bases.iter_mut().find(|(known, ..)| known.id() == base.id()) {
-                Some((_, first, is_shared)) => *is_shared |= *first != output.id(),
-                None if is_hidden => bases.push((base, output.id(), false)),
+                Some((_, first, is_needed)) => *is_needed |= is_written || *first != output.id(),
+                None if is_hidden => bases.push((base, output.id(), is_written)),
                 None => {}
             }
         }
-        bases.into_iter().filter(|(_, _, is_shared)| *is_shared).map(|(base, ..)| base.clone()).collect()
+        bases.into_iter().filter(|(_, _, is_needed)| *is_needed).map(|(base, ..)| base).collect()
     }
 
     /// How to rebuild an output, if it is an alias.
-    fn alias<'a>(&'a self, outputs: &'a [Tensor], output: usize) -> Option<OutputAlias> {
+    fn alias(&self, outputs: &[Tensor], output: usize) -> Option<OutputAlias> {
         let tensor = &outputs[output];
         let is_it = |other: &Tensor| other.id() == tensor.id();
         let input = self.inputs.iter().position(is_it).map(Origin::Input);
         if let Some(origin) = input.or_else(|| outputs[..output].iter().position(is_it).map(Origin::Output)) {
-            return Some(OutputAlias { output, origin, chain: SmallVec::new(), is_recorded: true });
+            let chain = SmallVec::new();
+            return Some(OutputAlias { output, origin, chain, is_recorded: true, has_own_version: false });
         }
-        let view = tensor.view_of()?;
-        // An input that was lifted may itself be a view.
-        let of_input = |(index, input): (usize, &'a Tensor)| {
-            let (root, begin) = match input.view_of().filter(|of| of.is_differentiable) {
-                Some(of) => (of.base.id(), &of.chain[..]),
-                None => (input.id(), &[][..]),
-            };
-            let rest = if root == view.base.id() { view.chain.strip_prefix(begin) } else { None };
-            rest.map(move |rest| (Origin::Input(index), rest, input))
-        };
-        let of_output = || {
-            let base = outputs.iter().position(|other| other.id() == view.base.id())?;
-            // A later output that is rebuilt does not exist yet.
-            (base < output || self.alias(outputs, base).is_none()).then_some(base)?;
-            Some((Origin::Output(base), &view.chain[..], &outputs[base]))
-        };
-        let (origin, chain, base) = self.inputs.iter().enumerate().find_map(of_input).or_else(of_output)?;
+        let of = self.lineage(tensor)?;
+        let is_base = |other: &Tensor| other.id() == of.base.id();
+        let input = self.inputs.iter().position(is_base).map(Origin::Input);
+        // A later output that is rebuilt does not exist yet.
+        let is_there = |&base: &usize| base < output || self.alias(outputs, base).is_none();
+        let of_output = || outputs.iter().position(is_base).filter(is_there).map(Origin::Output);
+        let origin = input.or_else(of_output)?;
         // The written value is not an input of the graph, so the output must be rebuilt.
         let is_written = matches!(origin, Origin::Input(input) if self.written.contains(&input));
         // Rebuilding gives the full history. It is wrong if the function recorded only part of it.
         let requires_grad = |tensor: &Tensor| tensor.autograd().is_some_and(Meta::requires_grad);
-        let has_history = view.made_with_grad && requires_grad(base);
-        let is_known = is_written || (view.is_differentiable && requires_grad(tensor) == has_history);
-        is_known.then(|| OutputAlias { output, origin, chain: chain.into(), is_recorded: view.made_with_grad })
+        let is_known = is_written || requires_grad(tensor) == (of.has_history() && requires_grad(&of.base));
+        let Lineage { chain, made_with_grad: is_recorded, has_own_version, .. } = of;
+        is_known.then(|| OutputAlias { output, origin, chain, is_recorded, has_own_version })
     }
 
     /// All outputs that are rebuilt.

@@ -12,6 +12,7 @@
 //! the recording is a trace. Otherwise the function has run, once and with real values, and the reason for the missing
 //! trace is known.
 
+use crate::autograd::Meta;
 use crate::device::{DeviceKind, Shared, Storage, WeakShared};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
@@ -55,8 +56,8 @@ pub enum First<R> {
     /// A trace. Nothing was computed: result tensors that are no inputs have no elements. The keys of random draws
     /// belong to this call.
     Traced(R, Box<Trace>, Vec<Tensor>),
-    /// The result. The function ran, because there is no trace.
-    Ran(R, NoTrace),
+    /// The result. The function ran, because there is no trace. Handles stand for results that are inputs.
+    Ran(R, NoTrace, Vec<Tensor>),
 }
 
 /// Why the first call of a function gave no trace.
@@ -95,9 +96,15 @@ pub fn trace_first<R>(
         let whole = with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
         Ok((result, whole))
     });
+    // A write may have given an input a history.
+    for (handle, original) in handles.iter().zip(inputs) {
+        if let (Some(edge), false) = (handle.autograd().and_then(Meta::edge), original.requires_grad()) {
+            original.set_edge(edge);
+        }
+    }
     traced.map(|(result, whole)| match whole {
         Ok((trace, keys)) => First::Traced(result, Box::new(trace), keys),
-        Err(apart) => First::Ran(result, apart),
+        Err(apart) => First::Ran(result, apart, handles),
     })
 }
 
@@ -145,12 +152,17 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
         recording.give_up(reason.clone());
     }
     let writes = recording.writes();
+    recording.forget_lost_views();
     let Some(deferral) = &mut recording.deferral else { return Ok(()) };
     deferral.is_whole = false;
     let graph = std::mem::take(&mut recording.graph);
     let nodes = std::mem::take(&mut recording.nodes);
     let storages = std::mem::take(&mut recording.storages);
     let inputs = std::mem::take(&mut recording.inputs);
+    // They keep the bases of live views alive until the segment has run.
+    let _views = std::mem::take(&mut recording.views);
+    recording.n_writes.clear();
+    recording.counted.clear();
     recording.written.clear();
     recording.laid_out.clear();
     recording.lifted.clear();
@@ -238,6 +250,7 @@ impl Recording {
         if has_gradients || !self.gradients.is_empty() {
             return Err(NoTrace::Gradients);
         }
+        self.forget_lost_views();
         if self.broken.is_none() && self.is_kept_elsewhere(outputs) {
             return Err(NoTrace::Keeps);
         }
@@ -245,12 +258,13 @@ impl Recording {
         let lifted = self.inputs[self.inputs.len() - trace.lifted.len()..].iter().zip(&trace.lifted);
         let drawn = lifted.filter(|(_, from)| matches!(from, Lifted::Draw { .. }));
         let keys = drawn.map(|(key, _)| key.clone()).collect();
+        self.uncount_writes();
         Ok((trace, keys))
     }
 
     /// Whether a live handle refers to a value that is not an input, an output or the base of an output.
     fn is_kept_elsewhere(&self, outputs: &[Tensor]) -> bool {
-        let bases = outputs.iter().filter_map(|output| output.view_of().map(|view| view.base.id()));
+        let bases = outputs.iter().flat_map(|output| self.bases(output));
         let known: HashSet<u64> = self.inputs.iter().chain(outputs).map(Tensor::id).chain(bases).collect();
         let handles = self.storages.values().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
         handles.into_iter().any(|tensor| !tensor.has_data() && !known.contains(&tensor.id()))
@@ -258,7 +272,7 @@ impl Recording {
 
     /// The node of a tensor that is unknown or was written to: a view of its base, or a new input.
     pub(super) fn deferred_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
-        if let Some(view) = tensor.view_of() {
+        if let Some(view) = self.lineage(tensor) {
             let base = self.node(&view.base)?;
             let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
             self.name(tensor, node);
@@ -295,17 +309,20 @@ impl Recording {
     /// Whether the segment must run before a call reads this tensor: the tensor is unknown to the trace, and shares
     /// elements with an input that the segment writes to.
     fn must_run_before(&self, tensor: &Tensor) -> bool {
-        let root = tensor.view_of().map_or(tensor, |view| &view.base);
+        let root = self.root(tensor);
         !self.nodes.contains_key(&root.id()) && tensor.has_data() && self.is_pending(tensor)
     }
 
     /// Why a write to this tensor cannot be recorded, if it cannot: its elements are shared by a tensor that is not
     /// known to be a view, or a view op cannot be inverted.
-    fn refuses_write(&self, operator: &Operator, target: &Tensor) -> Option<NotCaptured> {
+    fn refuses_write(&self, operator: &Operator, target: &Tensor, operands: &[Tensor]) -> Option<NotCaptured> {
         let op = || operator.name().to_string().into();
-        let root = target.view_of().map_or(target, |view| &view.base);
-        let is_shared = || self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root));
-        let invertible = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.is_invertible()));
+        let lineage = self.lineage(target);
+        let root = lineage.as_ref().map_or(target, |of| &of.base);
+        // An operand that is no input yet becomes one.
+        let is_other = |tensor: &Tensor| self.root(tensor).id() != root.id() && tensor.shares(root);
+        let is_shared = || self.inputs.iter().chain(operands).any(is_other);
+        let invertible = || lineage.iter().all(|of| of.chain.iter().all(|step| step.is_invertible()));
         match () {
             () if self.hides_writes(root).is_some() || is_shared() => Some(NotCaptured::WriteToShared { op: op() }),
             () if !invertible() => Some(NotCaptured::WriteThroughView { op: op() }),
@@ -355,7 +372,7 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
         return Ok(Some(NotCaptured::RecordedForGradients { op: op() }));
     }
     let asked = with_recording(|recording| {
-        let refused = target.and_then(|target| recording.refuses_write(operator, target));
+        let refused = target.and_then(|target| recording.refuses_write(operator, target, tensors));
         (refused, tensors.iter().any(|tensor| recording.must_run_before(tensor)))
     });
     match asked {

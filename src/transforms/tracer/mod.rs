@@ -22,7 +22,7 @@ use crate::dispatch::rows::unpack;
 use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
-use crate::ir::{DType, TensorType};
+use crate::ir::{Attrs, DType, NodeId, Op, TensorType};
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 
@@ -36,9 +36,10 @@ mod outside;
 mod recording;
 mod session;
 mod trace;
+mod views;
 
+pub(crate) use aliases::shared_bases;
 pub use aliases::{Origin, OutputAlias};
-pub(crate) use aliases::{are_aliases, shared_bases};
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
 pub use deferred::{First, NoTrace, defer, trace_first};
@@ -71,9 +72,19 @@ pub(crate) fn declare_input(ty: &TensorType, device: Device) -> Result<Tensor> {
 pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
     let lift = |recording: &mut Recording| {
         let gradients: Vec<Tensor> = recording.gradients.iter().filter_map(|known| known.leaf.gradient()).collect();
-        outputs.iter().chain(&gradients).try_for_each(|tensor| recording.node(tensor).map(|_| ()))
+        outputs.iter().chain(&gradients).try_for_each(|tensor| recording.result(tensor).map(|_| ()))
     };
     with_recording(lift).unwrap_or(Ok(()))
+}
+
+/// The node of a tensor that the current trace knows.
+pub(crate) fn known_node(tensor: &Tensor) -> Option<NodeId> {
+    with_recording(|recording| recording.nodes.get(&tensor.id()).map(|known| known.node)).flatten()
+}
+
+/// Whether the current trace did not compute the tensor.
+pub(crate) fn is_outside(tensor: &Tensor) -> bool {
+    with_recording(|recording| recording.outside(tensor).is_some()).unwrap_or(true)
 }
 
 /// The tensors that the current trace has lifted, with their positions among all lifted inputs.
@@ -168,6 +179,20 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     Ok(key)
 }
 
+/// Records an alias without history that has its own version. What cannot be recorded breaks the trace.
+pub(crate) fn on_data(tensor: &Tensor, data: &Tensor) {
+    if is_tracing() {
+        with_recording(|recording| match recording.record(Op::Detach, std::slice::from_ref(tensor), Attrs::new()) {
+            Ok(node) => {
+                recording.note_view(Op::Detach, tensor, &Attrs::new(), data);
+                recording.note_own_version(data);
+                recording.name(data, node);
+            }
+            Err(error) => recording.give_up(Reason::of_error(error)),
+        });
+    }
+}
+
 /// Records that a number was computed from sizes.
 pub(crate) fn on_extent(number: &Tensor, count: usize) {
     if is_tracing() {
@@ -206,13 +231,14 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
             return deferred::run_eagerly(operator, below, stack, why);
         }
     }
-    if is_window(op) && with_recording(|recording| recording.is_written_elsewhere(&tensors[0])) == Some(true) {
+    if is_window(op) && with_recording(|recording| recording.hides_memory(&tensors[0])) == Some(true) {
         let why = NotCaptured::ShowsGaps { op: name() };
         if is_deferred() {
             return deferred::run_eagerly(operator, below, stack, why);
         }
         with_recording(|recording| recording.give_up(why));
     }
+    let made = op.is_view().then(|| attrs.clone());
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let has_shape_alone = if is_deferred() {
@@ -236,7 +262,12 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         stack.first().and_then(|value| value.tensors().next().cloned())
     };
     let result = result.ok_or_else(|| Error::argument(op.name(), "the kernel returned no tensor"))?;
-    with_recording(|recording| recording.name(&result, node));
+    with_recording(|recording| {
+        if let Some(attrs) = &made {
+            recording.note_view(op, &tensors[0], attrs, &result);
+        }
+        recording.name(&result, node);
+    });
     stack.clear();
     stack.push(Value::Tensor(result));
     Ok(())
@@ -253,12 +284,18 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     {
         return deferred::run_eagerly(operator, below, stack, why);
     }
+    if let Some(why) = with_recording(|recording| recording.refuses_history(&target, &source)).flatten() {
+        with_recording(|recording| recording.give_up(why.clone()));
+        return Err(Error::NotImplemented { op: operator.name().to_string(), what: why.to_string() });
+    }
     let written = with_recording(|recording| recording.write(&target, &source)).transpose()?;
+    let before = target.version();
     {
         let _below = exclude(DispatchKey::Tracer);
         operator.redispatch_boxed(below, stack)?;
     }
     with_recording(|recording| {
+        recording.count_write(&target, before);
         for (tensor, node) in written.into_iter().flatten() {
             recording.name(&tensor, node);
         }

@@ -144,7 +144,11 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
         return Ok(());
     }
     let original = with_recording(|recording| {
-        let index = recording.given(tensor)?;
+        let Some(index) = recording.given(tensor) else {
+            // Later calls are recorded for gradients.
+            recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
+            return None;
+        };
         recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
         recording.is_deferred().then(|| recording.given[index].original.clone())
     });

@@ -4,12 +4,13 @@ use crate::device::{Storage, WeakShared, n_settings};
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::elementwise_strides;
 use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
-use crate::tensor::handle::{Tensor, ViewOf, WeakTensor};
+use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
-use crate::transforms::tracer::condition::{Condition, Given, Outside, Property};
+use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
 use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, Trace, owners};
+use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
@@ -51,6 +52,14 @@ pub(super) struct Recording {
     pub(super) broken: Option<Reason>,
     /// The storages of all named tensors, by address. An entry keeps its address from being reused.
     pub(super) storages: IndexMap<usize, Named>,
+    /// The views that the function made, by tensor id.
+    pub(super) views: HashMap<u64, TracedView>,
+    /// How often the elements in a storage were written to, by its address.
+    pub(super) n_writes: HashMap<usize, u64>,
+    /// The same without writes that the versions of other aliases do not count.
+    pub(super) n_versions: HashMap<usize, u64>,
+    /// How often a write of the trace was counted in a tensor from outside, whose elements did not change.
+    pub(super) counted: Vec<(Tensor, u64)>,
     /// Copies of written values in the layout of their targets, with the values.
     pub(super) laid_out: HashMap<NodeId, NodeId>,
     /// The state of a deferred recording. `None` in an abstract trace.
@@ -67,11 +76,11 @@ pub(super) struct Named {
     pub(super) ty: TensorType,
 }
 
-/// The node and version of a tensor when it was last named.
+/// The node of a tensor, and its stamp when it was last named.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub(super) node: NodeId,
-    pub(super) version: u64,
+    pub(super) stamp: u64,
 }
 
 /// A leaf whose gradient was accessed while tracing. Until the end of the trace it holds the traced gradient.
@@ -113,6 +122,10 @@ impl Recording {
             gradients: Vec::new(),
             broken: None,
             storages: IndexMap::new(),
+            views: HashMap::new(),
+            n_writes: HashMap::new(),
+            n_versions: HashMap::new(),
+            counted: Vec::new(),
             laid_out: HashMap::new(),
             deferral,
         }
@@ -139,6 +152,11 @@ impl Recording {
         }
         let (nodes, gradients) = nodes.map_err(Reason::of_error)?;
         let aliases = self.aliases(outputs)?;
+        let is_new_leaf =
+            |output: &Tensor| output.may_require_grad() && output.is_tape_leaf() && self.outside(output).is_none();
+        if let Some(result) = outputs.iter().position(is_new_leaf) {
+            return Err(NotCaptured::LeafMade { result }.into());
+        }
         let originals: Vec<&Tensor> = self.given.iter().map(|given| &given.original).collect();
         let has_changed = |condition: &&Condition| !condition.holds(&originals);
         let changed = self.conditions.iter().filter(has_changed).find_map(|condition| match condition {
@@ -148,11 +166,14 @@ impl Recording {
         if let Some(tensor) = changed {
             return Err(NotCaptured::RequiresGradChanged { tensor }.into());
         }
+        self.compare_captured(outputs)?;
         self.graph.set_outputs(nodes);
+        let n_writes = self.written.iter().map(|&input| self.n_versions_of(&self.inputs[input])).collect();
         Ok(Trace {
             graph: std::mem::take(&mut self.graph),
             lifted: std::mem::take(&mut self.lifted),
             written: std::mem::take(&mut self.written),
+            n_writes,
             gradients,
             conditions: std::mem::take(&mut self.conditions),
             aliases,
@@ -160,16 +181,46 @@ impl Recording {
         })
     }
 
+    /// Adds the conditions that no input is a captured tensor, where it would matter: where the captured tensor is
+    /// returned, or gradients flow to it. An input of another type can be none.
+    ///
+    /// # Errors
+    /// If an input is one in this call.
+    fn compare_captured(&mut self, outputs: &[Tensor]) -> Result<(), NotCaptured> {
+        let is_seen = |tensor: &Tensor| {
+            let is_returned = |output: &Tensor| output.shares(tensor);
+            tensor.may_require_grad() || outputs.iter().any(is_returned)
+        };
+        let captured = self.lifted.iter().filter_map(|lifted| match lifted {
+            Lifted::Tensor(tensor) if is_seen(tensor) => Some(tensor.clone()),
+            Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
+        });
+        for tensor in captured.collect::<Vec<_>>() {
+            for input in 0..self.given.len() {
+                let original = &self.given[input].original;
+                if original.dtype() != tensor.dtype() || original.sizes() != tensor.sizes() {
+                    continue;
+                }
+                if original.is_handle_of(&tensor) {
+                    return Err(NotCaptured::InputIsCaptured { input });
+                }
+                let of = Outside::Captured(tensor.clone());
+                self.add_condition(Condition::Are(Relation::Same, Outside::Given(input), of, false));
+            }
+        }
+        Ok(())
+    }
+
     /// All outputs of the trace, and the changes of gradients.
     fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
-        let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
+        let mut nodes = outputs.iter().map(|tensor| self.result(tensor)).collect::<Result<Vec<_>>>()?;
         nodes.extend(self.writes().into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
         Ok((nodes, changes))
     }
 
     pub(super) fn name(&mut self, tensor: &Tensor, node: NodeId) {
-        let before = self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
+        let before = self.nodes.insert(tensor.id(), Known { node, stamp: self.stamp(tensor) });
         if before.is_some() || tensor.as_number().is_some() {
             return;
         }
@@ -184,11 +235,11 @@ impl Recording {
     }
 
     /// Whether all live tensors in the storage of `root` are known to be views of it, so that they see a write to it.
-    /// Views that were made in inference mode do not know their base.
+    /// Views of inference tensors that were made before the recording do not know their base.
     pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
-        let is_view = |view: &ViewOf| view.base.id() == root.id();
+        let is_view = |of: Lineage| of.base.id() == root.id();
         // A tensor without elements sees no writes.
-        self.views_of(root).all(|tensor| !tensor.shares(root) || tensor.view_of().is_some_and(is_view))
+        self.views_of(root).all(|tensor| !tensor.shares(root) || self.lineage(&tensor).is_some_and(is_view))
     }
 
     /// The other live tensors in the storage of `root`.
@@ -225,7 +276,7 @@ impl Recording {
     pub(super) fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let known = self.nodes.get(&tensor.id()).copied();
         // A tensor without elements cannot be written to.
-        if let Some(known) = known.filter(|known| known.version == tensor.version() || tensor.numel() == 0) {
+        if let Some(known) = known.filter(|known| tensor.numel() == 0 || known.stamp == self.stamp(tensor)) {
             return Ok(known.node);
         }
         if let Some(number) = tensor.as_number() {
@@ -239,7 +290,7 @@ impl Recording {
         if self.is_deferred() {
             return self.deferred_node(tensor);
         }
-        match (tensor.view_of(), known) {
+        match (self.lineage(tensor), known) {
             (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
                 let base = self.node(&view.base)?;
                 let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
@@ -259,6 +310,21 @@ impl Recording {
         }
     }
 
+    /// The node of a result. A tensor from outside is an input, even if it is a view of one, because each call returns
+    /// this very tensor.
+    pub(super) fn result(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        let is_written = |recording: &Recording| {
+            let root = recording.root(tensor);
+            recording.written.iter().any(|&input| recording.inputs[input].shares(&root))
+        };
+        let is_number = tensor.as_number().is_some() && tensor.has_data() && !tensor.is_made_since(self.first_id);
+        let is_captured = is_number || matches!(self.outside(tensor), Some(Outside::Captured(_)));
+        if is_captured && !self.is_input(tensor) && !is_written(self) {
+            return Ok(self.lift(tensor));
+        }
+        self.node(tensor)
+    }
+
     /// Makes a tensor from outside an input of the graph.
     pub(super) fn lift(&mut self, tensor: &Tensor) -> NodeId {
         if let (true, Some(of)) = (tensor.dtype().is_float(), self.outside(tensor)) {
@@ -276,7 +342,7 @@ impl Recording {
 
     /// A node with the memory layout of the tensor: a value that was written through a view is part of its base.
     fn memory_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
-        match tensor.view_of().filter(|view| !self.is_input(tensor) && self.nodes.contains_key(&view.base.id())) {
+        match self.lineage(tensor).filter(|view| self.nodes.contains_key(&view.base.id())) {
             Some(view) => {
                 let base = self.node(&view.base)?;
                 view_chain::apply(&mut self.graph, &base, &view.chain)
@@ -300,10 +366,7 @@ impl Recording {
         }
         let mut written = vec![(target.clone(), self.as_laid_out(value, target)?)];
         let mut view = target.clone();
-        while let Some(of) = view.view_of() {
-            if self.is_input(&view) {
-                break;
-            }
+        while let Some(of) = self.lineage(&view) {
             let before = self.node(&of.base)?;
             value = view_chain::write_through(&mut self.graph, before, &of.chain, value)?;
             let base = of.base.clone();
@@ -368,15 +431,22 @@ impl Recording {
         if root.numel() > 0 && !layout.is_injective() {
             return Some(NotCaptured::OverlappingElements);
         }
-        let shows_memory = |view: &ViewOf| view.chain.iter().any(|step| is_window(step.op));
-        let is_looked_into = || self.views_of(root).any(|tensor| tensor.view_of().is_some_and(shows_memory));
+        let shows_memory = |of: Lineage| of.chain.iter().any(|step| is_window(step.op));
+        let is_looked_into = || self.views_of(root).any(|tensor| self.lineage(&tensor).is_some_and(shows_memory));
         (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
 
-    /// Whether `tensor` or its base was written to, and the new value has another memory layout.
-    pub(super) fn is_written_elsewhere(&self, tensor: &Tensor) -> bool {
-        let root = tensor.view_of().filter(|_| !self.is_input(tensor)).map_or(tensor, |view| &view.base);
-        has_gaps(root) && self.written.iter().any(|&input| self.inputs[input].id() == root.id())
+    /// Whether `tensor` or its base is a written input, whose memory has more than the elements of the new value.
+    pub(super) fn hides_memory(&self, tensor: &Tensor) -> bool {
+        let root = self.root(tensor);
+        let is_part = |tensor: &Tensor| {
+            let array = tensor.array();
+            let (layout, size) = (array.layout(), tensor.dtype().size());
+            tensor.has_data() && (layout.offset > 0 || layout.extent() * size < array.storage().len())
+        };
+        let original = self.given.iter().find(|given| given.handle.id() == root.id()).map(|given| &given.original);
+        (has_gaps(&root) || is_part(original.unwrap_or(&root)))
+            && self.written.iter().any(|&input| self.inputs[input].id() == root.id())
     }
 
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {

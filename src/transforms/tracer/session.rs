@@ -30,7 +30,10 @@ pub(super) struct Session;
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let Some(recording) = RECORDING.take() else { return };
+        let Some(mut recording) = RECORDING.take() else { return };
+        if !recording.is_deferred() {
+            recording.uncount_writes();
+        }
         for change in &recording.gradients {
             if recording.is_deferred() {
                 change.restore_lost();

@@ -112,6 +112,8 @@ pub struct Trace {
     pub lifted: Vec<Lifted>,
     /// The written inputs. The outputs that follow the function's own are copied into them.
     pub written: Vec<usize>,
+    /// How often the function wrote to each of them, which their versions count.
+    pub n_writes: Vec<u64>,
     /// The changes of gradients.
     pub gradients: Vec<GradientChange>,
     /// Guards on inputs and captured tensors, beyond the types of inputs.

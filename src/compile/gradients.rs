@@ -1,0 +1,259 @@
+//! The backward pass of a program.
+//!
+//! A trace contains the gradients of all results that require them. The backward half of its graph is compiled too. A
+//! backward pass that brings gradients for some results only runs a variant of it: nothing is computed from results
+//! without a gradient, as in an eager backward pass.
+//!
+//! An eager backward pass adds the contributions to a gradient one by one, in order of arrival. If another call has
+//! contributed before, the program returns its contributions one by one too. So the sum has eager's bits.
+
+use super::explain::Explain;
+use super::passes_page::Subject;
+use super::program::Joint;
+use super::tuning::{Settings, Tuned};
+use crate::autograd::{GradientProgram, ProgramHistory, Request, Tape, Values, record_program, replay};
+use crate::device::Device;
+use crate::error::Result;
+use crate::ir::passes::{Halves, Kept, extract, omit};
+use crate::ir::{Graph, NodeId};
+use crate::runtime::Array;
+use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The gradient of one input, as outputs of the trace. They count from the first gradient.
+#[derive(Debug, Clone)]
+pub(super) struct Gradient {
+    /// The sum of all contributions.
+    pub(super) sum: usize,
+    /// The contributions, if there are several.
+    pub(super) parts: Range<usize>,
+}
+
+/// The backward pass of a program.
+pub(super) struct Gradients {
+    /// The function and its gradients.
+    joint: Graph,
+    /// The gradients alone. It takes the kept tensors, then the cotangents.
+    backward: Graph,
+    kept: Vec<Kept>,
+    differentiable: Vec<usize>,
+    /// By input of the program.
+    operands: Vec<Option<Gradient>>,
+    /// What the trace recorded, and where the values come from that it saved.
+    tape: Option<(Tape, SavedValues)>,
+    settings: Settings,
+    /// The usual variant.
+    usual: (Request, Variant),
+    others: Mutex<Vec<(Request, Arc<Variant>)>>,
+}
+
+/// The backward graph for one kind of request.
+struct Variant {
+    /// `None` if it computes nothing.
+    tuned: Option<Tuned>,
+    /// The output for each edge of the recorded call.
+    places: Vec<Option<usize>>,
+}
+
+/// Where the values come from that a tape saved.
+struct SavedValues {
+    /// Computes those that were not kept, from the kept tensors and from inputs.
+    graph: Graph,
+    /// The inputs of the program that the graph takes after the kept tensors.
+    inputs: Vec<usize>,
+    /// The output of each value, by tensor id.
+    ids: Vec<u64>,
+}
+
+impl SavedValues {
+    fn of(joint: &Graph, kept: &[NodeId], nodes: &[(u64, NodeId)]) -> Result<SavedValues> {
+        let wanted: Vec<NodeId> = nodes.iter().map(|(_, node)| *node).collect();
+        let (graph, inputs) = extract(joint, kept, &wanted)?;
+        Ok(SavedValues { graph, inputs, ids: nodes.iter().map(|(id, _)| *id).collect() })
+    }
+}
+
+impl Gradients {
+    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program.
+    ///
+    /// # Errors
+    /// If the graph breaks an invariant.
+    pub(super) fn build(
+        joint_graph: Graph,
+        halves: &Halves,
+        joint: &mut Joint,
+        n_inputs: usize,
+        settings: &Settings,
+    ) -> Result<Gradients> {
+        let mut operands = vec![None; n_inputs];
+        for (operand, gradient) in &joint.operands {
+            operands[*operand] = Some(gradient.clone());
+        }
+        // Bases that several results are views of are no results themselves, so they usually get no gradient.
+        let has_cotangent = joint.differentiable.iter().map(|&output| output < joint.n_results).collect();
+        let request = Request { has_cotangent, is_apart: false };
+        let usual = Variant::build(&halves.backward, halves.kept.len(), &operands, &request, settings)?;
+        let tape = match joint.tape.take() {
+            Some((tape, nodes)) => Some((tape, SavedValues::of(&joint_graph, &halves.kept_nodes, &nodes)?)),
+            None => None,
+        };
+        Ok(Gradients {
+            joint: joint_graph,
+            backward: halves.backward.clone(),
+            kept: halves.kept.clone(),
+            differentiable: joint.differentiable.clone(),
+            operands,
+            tape,
+            settings: *settings,
+            usual: (request, usual),
+            others: Mutex::default(),
+        })
+    }
+
+    /// The function and its gradients, as they were traced.
+    pub(super) fn joint(&self) -> &Graph {
+        &self.joint
+    }
+
+    /// The report of the usual variant.
+    pub(super) fn explain(&self) -> Explain {
+        match &self.usual.1.tuned {
+            Some(tuned) => Explain::of(tuned.built()),
+            None => Explain::eager(crate::error::NotCaptured::ComputesNothing.into()),
+        }
+    }
+
+    /// Records a run of the program with these inputs and outputs.
+    ///
+    /// # Errors
+    /// If the history of an input cannot be recomputed.
+    pub(super) fn record(self: &Arc<Gradients>, inputs: &[&Tensor], outputs: &[Tensor]) -> Result<History<'_>> {
+        let kept = self.kept.iter().map(|kept| match *kept {
+            Kept::Input(index) => inputs[index].clone(),
+            Kept::Output(index) => outputs[index].clone(),
+        });
+        let kept: SmallVec<[Tensor; 4]> = kept.collect();
+        let results: SmallVec<[&Tensor; 2]> = self.differentiable.iter().map(|&at| &outputs[at]).collect();
+        let recorded = record_program(self.clone(), inputs, &kept, &results)?;
+        for (index, result) in results.iter().enumerate() {
+            recorded.give(result, index);
+        }
+        Ok(History { recorded, differentiable: &self.differentiable })
+    }
+
+    fn variant<T>(&self, request: &Request, run: impl FnOnce(&Variant) -> Result<T>) -> Result<T> {
+        if self.usual.0 == *request {
+            return run(&self.usual.1);
+        }
+        let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().iter().find(|(known, _)| known == request).map(|(_, variant)| variant.clone());
+        let variant = match known {
+            Some(variant) => variant,
+            None => {
+                let n_kept = self.kept.len();
+                let variant = Variant::build(&self.backward, n_kept, &self.operands, request, &self.settings)?;
+                let variant = Arc::new(variant);
+                lock().push((request.clone(), variant.clone()));
+                variant
+            }
+        };
+        run(&variant)
+    }
+}
+
+/// The history that a run of a program gives to its results.
+pub(super) struct History<'a> {
+    recorded: ProgramHistory,
+    differentiable: &'a [usize],
+}
+
+impl History<'_> {
+    /// Gives a result that was made anew the history of the output that it stands for.
+    pub(super) fn give(&self, result: &Tensor, output: usize) {
+        if let Some(index) = self.differentiable.iter().position(|&at| at == output) {
+            self.recorded.give(result, index);
+        }
+    }
+}
+
+impl Variant {
+    fn build(
+        backward: &Graph,
+        n_kept: usize,
+        operands: &[Option<Gradient>],
+        request: &Request,
+        settings: &Settings,
+    ) -> Result<Variant> {
+        let mut wanted = backward.clone();
+        let outputs = edges(operands, request.is_apart);
+        wanted.set_outputs(outputs.iter().flatten().map(|&at| backward.outputs()[at]).collect());
+        let (graph, found) = without(&wanted, n_kept, request)?;
+        let mut found = found.into_iter();
+        let places = outputs.iter().map(|output| output.and_then(|_| found.next().flatten())).collect();
+        let tuned = match graph.outputs().is_empty() {
+            true => None,
+            false => Some(Tuned::build(graph, Subject::Backward, Vec::new(), settings)?),
+        };
+        Ok(Variant { tuned, places })
+    }
+}
+
+/// The gradient output for each edge of the recorded call: one edge per contribution. If sums are returned, only the
+/// first edge of an input has one.
+fn edges(operands: &[Option<Gradient>], is_apart: bool) -> Vec<Option<usize>> {
+    let mut edges = Vec::new();
+    for operand in operands {
+        match operand {
+            Some(Gradient { parts, .. }) if is_apart && !parts.is_empty() => edges.extend(parts.clone().map(Some)),
+            Some(Gradient { sum, parts }) => {
+                edges.push(Some(*sum));
+                edges.extend(parts.clone().skip(1).map(|_| None));
+            }
+            None => edges.push(None),
+        }
+    }
+    edges
+}
+
+/// A graph whose inputs from `n_before` on are cotangents, without those that the request does not have.
+fn without(graph: &Graph, n_before: usize, request: &Request) -> Result<(Graph, Vec<Option<usize>>)> {
+    let is_cotangent = |index: usize| index >= n_before;
+    let cotangents: Vec<bool> = (0..graph.inputs().len()).map(is_cotangent).collect();
+    let is_omitted = |index: usize| is_cotangent(index) && !request.has_cotangent[index - n_before];
+    let omitted: Vec<bool> = (0..graph.inputs().len()).map(is_omitted).collect();
+    omit(graph, &cotangents, &omitted)
+}
+
+impl GradientProgram for Gradients {
+    fn n_contributions(&self, operand: usize) -> usize {
+        self.operands[operand].as_ref().map_or(1, |gradient| gradient.parts.len().max(1))
+    }
+
+    fn run(&self, request: &Request, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
+        let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
+        self.variant(request, |variant| {
+            let Some(tuned) = &variant.tuned else { return Ok(vec![None; variant.places.len()]) };
+            let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
+            Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
+        })
+    }
+
+    fn tape(&self) -> Option<&Tape> {
+        self.tape.as_ref().map(|(tape, _)| tape)
+    }
+
+    fn reads(&self) -> &[usize] {
+        self.tape.as_ref().map_or(&[], |(_, values)| &values.inputs)
+    }
+
+    fn saved_values(&self, kept: &[Tensor], inputs: &[Tensor]) -> Result<Values> {
+        let Some((_, values)) = &self.tape else { return Ok(Values::new()) };
+        let given: Vec<Tensor> = kept.iter().chain(inputs).cloned().collect();
+        let device = given.first().map_or(Device::CPU, Tensor::device);
+        let results = replay(&values.graph, &given, device)?;
+        Ok(values.ids.iter().copied().zip(results).collect())
+    }
+}
