@@ -1,4 +1,4 @@
-//! `Tensor::to_device`: a copy between devices, whose gradient is copied back.
+//! What `Tensor::to_device` does: a copy between devices, whose gradient is copied back.
 
 use crate::autograd::function::{Context, Function, apply};
 use crate::device::{Device, DeviceKind, current_device};
@@ -10,12 +10,8 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer::on_read;
 
 impl Tensor {
-    /// This tensor on `device`: the tensor itself if it is there already, and otherwise a dense copy. Sizes and dtype
-    /// are kept.
-    ///
-    /// # Errors
-    /// If a meta tensor is copied to another kind of device, if there is no such device, or if a device fails.
-    pub fn to_device(&self, device: Device) -> Result<Tensor> {
+    /// A dense copy on another device, or the same tensor if it is there already.
+    pub(crate) fn moved_to(&self, device: Device) -> Result<Tensor> {
         let device = match (device.kind, device.index) {
             (DeviceKind::Cuda, None) => current_device(DeviceKind::Cuda)?,
             _ => device,

@@ -28,6 +28,8 @@ pub struct Kernel {
     typed: Option<Typed>,
     row: Option<RowFn>,
     condition: Option<Condition>,
+    /// Whether it is a decomposition of this crate.
+    is_own: bool,
 }
 
 /// The kernel of a row of the op table. It takes tensors and other arguments separately, like [`super::rows::call`].
@@ -59,7 +61,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None }
+        Kernel { name, ..Kernel::of_body(Body::Boxed(Box::new(function))) }
     }
 
     /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
@@ -102,23 +104,31 @@ impl Kernel {
 
     /// The fallthrough kernel: calls skip its key.
     pub fn fallthrough() -> Kernel {
-        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None, condition: None }
+        Kernel { name: "fallthrough".into(), ..Kernel::of_body(Body::Fallthrough) }
     }
 
     /// The invalid kernel, which stands for a missing registration.
     pub fn invalid() -> Kernel {
-        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None }
+        Kernel { name: "invalid".into(), ..Kernel::of_body(Body::Invalid) }
     }
 
     /// The kernel of an `AutogradOther` slot that two kernels claim.
     pub(crate) fn ambiguous() -> Kernel {
-        Kernel {
-            name: "ambiguous_autogradother_kernel".into(),
-            body: Body::Ambiguous,
-            typed: None,
-            row: None,
-            condition: None,
-        }
+        Kernel { name: "ambiguous_autogradother_kernel".into(), ..Kernel::of_body(Body::Ambiguous) }
+    }
+
+    fn of_body(body: Body) -> Kernel {
+        Kernel { name: String::new(), body, typed: None, row: None, condition: None, is_own: false }
+    }
+
+    /// The same kernel, marked as a decomposition of this crate.
+    pub(crate) fn own(self) -> Kernel {
+        Kernel { is_own: true, ..self }
+    }
+
+    /// Whether this is a decomposition of this crate.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The same kernel under another name, which dumps show.
@@ -283,15 +293,13 @@ macro_rules! function_kernels {
                 };
                 Kernel {
                     name,
-                    body: Body::Boxed(Box::new(boxed)),
                     typed: Some(Typed {
                         function: Box::new(typed),
                         signature: Signature::of::<fn($($A),*) -> Ret>(),
                         arguments: vec![$($A::ty()),*],
                         returns: Ret::types(),
                     }),
-                    row: None,
-                    condition: None,
+                    ..Kernel::of_body(Body::Boxed(Box::new(boxed)))
                 }
             }
         }

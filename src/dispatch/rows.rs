@@ -61,7 +61,7 @@ fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[
 /// Like [`call`], by another operator with the same arguments, such as the in-place form.
 pub(crate) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
-    run_boxed(op, operator, keys, tensors, attrs)
+    run(op, operator, keys, tensors, attrs)
 }
 
 fn run_boxed(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {

@@ -16,6 +16,9 @@ use crate::tensor::handle::Tensor;
 
 static CELU: Composite = Composite::new("celu(Tensor self, Scalar alpha=1.0) -> Tensor").with_writes();
 static PRELU: Composite = Composite::new("prelu(Tensor self, Tensor weight) -> Tensor");
+static SOFTMAX: Composite = Composite::new("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor");
+static LOG_SOFTMAX: Composite =
+    Composite::new("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor");
 static GLU: Composite = Composite::new("glu(Tensor self, int dim=-1) -> Tensor");
 
 /// Element-wise activations with arguments.
@@ -138,7 +141,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if the dim is out of range.
     pub fn softmax(&self, dim: i64) -> Result<Tensor> {
-        call(Op::Softmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
+        SOFTMAX.call((self, dim, None::<DType>))
     }
 
     /// The logarithm of [`Tensor::softmax`], computed without overflow. Sizes and dtype are kept. 16-bit floats are
@@ -147,7 +150,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if the dim is out of range.
     pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
-        call(Op::LogSoftmax, &[self], &Attrs::from(Softmax { dim, half_to_float: false }))
+        LOG_SOFTMAX.call((self, dim, None::<DType>))
     }
 }
 
@@ -156,8 +159,8 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&CELU, celu)?
         .composite(&PRELU, prelu)?
         .composite(&GLU, glu)?
-        .def_kernel("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", softmax)?
-        .def_kernel("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", log_softmax)?
+        .composite(&SOFTMAX, softmax)?
+        .composite(&LOG_SOFTMAX, log_softmax)?
         .def_kernel("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", glu_backward)?;
     Ok(())
 }
@@ -236,9 +239,9 @@ fn one_minus(x: &Tensor) -> Result<Tensor> {
 }
 
 fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.softmax(dim)
+    call(Op::Softmax, &[&converted(x, dtype)?], &Attrs::from(Softmax { dim, half_to_float: false }))
 }
 
 fn log_softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.log_softmax(dim)
+    call(Op::LogSoftmax, &[&converted(x, dtype)?], &Attrs::from(Softmax { dim, half_to_float: false }))
 }

@@ -2,8 +2,10 @@
 
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::attrs::Ordered;
+use crate::ir::{Attrs, DType, MemoryFormat};
 use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
 
 /// Converts `x` to `dtype`, if there is one.
 pub(crate) fn converted(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
@@ -23,6 +25,26 @@ pub(crate) fn count(op: &str, number: i64) -> Result<usize> {
 /// Converts sizes or strides to counts.
 pub(crate) fn counts(op: &str, numbers: &[i64]) -> Result<Vec<usize>> {
     numbers.iter().map(|&number| count(op, number)).collect()
+}
+
+/// A count as an argument of an operator. No tensor is as large as the bound, so operators reject it.
+pub(crate) fn int(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Sizes as an argument of an operator.
+pub(crate) fn int_list(counts: &[usize]) -> SmallVec<[i64; 6]> {
+    counts.iter().map(|&count| int(count)).collect()
+}
+
+/// Tensors as an argument of an operator.
+pub(crate) fn tensor_list(tensors: &[&Tensor]) -> Vec<Tensor> {
+    tensors.iter().map(|&tensor| tensor.clone()).collect()
+}
+
+/// The attributes of a copy in a memory format.
+pub(crate) fn ordered(memory_format: MemoryFormat) -> Attrs {
+    Ordered { memory_format }.into()
 }
 
 /// Rejects storage options that are not supported: sparse layouts and pinned memory.

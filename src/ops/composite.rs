@@ -15,6 +15,8 @@
 //! without a method needs no static: `library.def_kernel` takes its schema.
 
 use crate::dispatch::builtins::load;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::signature::{Args, Returns};
@@ -94,6 +96,14 @@ impl Composite {
         self.registered(&self.in_place)?.call::<_, Tensor>(arguments).map(|_| ())
     }
 
+    /// Whether a call with these keys of tensors reaches the crate's own decomposition and nothing before it: no mode,
+    /// no kernel from outside, no transform. A trace does not count.
+    pub(crate) fn is_own(&self, arguments: KeySet) -> Result<bool> {
+        let operator = self.registered(&self.operator)?;
+        let keys = operator.call_key_set(arguments) - KeySet::of(DispatchKey::Tracer);
+        Ok(operator.kernel(keys).is_some_and(Kernel::is_own))
+    }
+
     fn registered<'a>(&self, operator: &'a OnceLock<Operator>) -> Result<&'a Operator> {
         if operator.get().is_none() {
             load()?;
@@ -134,7 +144,7 @@ impl Library {
         kernel: Kernel,
         in_place: Option<Kernel>,
     ) -> Result<&mut Self> {
-        let operator = self.def_composite(composite.schema, kernel)?;
+        let operator = self.def_composite(composite.schema, kernel.own())?;
         let Forms { writes, copy, view_in_place } = composite.forms;
         if let Some(overload) = writes {
             let in_place = written_forms::define(self, &operator, overload, in_place)?;

@@ -3,16 +3,40 @@
 //! A conversion without effect returns the same tensor, unless a copy is requested.
 
 use crate::device::Device;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::grad_mode::no_grad;
+use crate::dispatch::key::local::exclude;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
-use crate::ir::attrs::{Cast, Ordered, ToCopy};
+use crate::ir::attrs::{Cast, ToCopy};
 use crate::ir::{Attrs, DType, MemoryFormat, Op};
-use crate::ops::arguments::check_storage;
+use crate::ops::arguments::{check_storage, ordered};
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
+use std::cell::Cell;
 
-/// The same elements in another dtype or memory format.
+macro_rules! to {
+    ($overload:literal) => {
+        concat!(
+            "to.",
+            $overload,
+            ", bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"
+        )
+    };
+}
+
+static TO_COPY: Composite = Composite::new(
+    "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, \
+     bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+);
+static TO_DTYPE: Composite = Composite::new(to!("dtype(Tensor(a) self, ScalarType dtype"));
+static TO_DEVICE: Composite = Composite::new(to!("device(Tensor(a) self, Device device, ScalarType dtype"));
+static CONTIGUOUS: Composite =
+    Composite::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)");
+
+/// The same elements in another dtype, memory format or memory.
 impl Tensor {
     /// Converts the elements to `dtype`. Returns the same tensor if it has this dtype already, and otherwise a copy.
     /// Sizes and memory order are kept.
@@ -22,10 +46,16 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
-        if self.dtype() == dtype && self.as_number().is_none() {
-            return Ok(self.clone());
-        }
-        call(Op::ToCopy, &[self], &Attrs::from(Cast { dtype: Some(dtype) }))
+        TO_DTYPE.call((self, dtype, false, false, None::<MemoryFormat>))
+    }
+
+    /// This tensor on `device`: the tensor itself if it is there already, and otherwise a dense copy. Sizes and dtype
+    /// are kept.
+    ///
+    /// # Errors
+    /// If a meta tensor is copied to another kind of device, if there is no such device, or if a device fails.
+    pub fn to_device(&self, device: Device) -> Result<Tensor> {
+        TO_DEVICE.call((self, device, self.dtype(), false, false, None::<MemoryFormat>))
     }
 
     /// A row-major tensor with the same elements. Returns the same tensor if it is row-major already, and otherwise a
@@ -34,10 +64,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn contiguous(&self) -> Result<Tensor> {
-        if self.is_contiguous() {
-            return Ok(self.clone());
-        }
-        call(Op::Clone, &[self], &ordered(MemoryFormat::Contiguous))
+        CONTIGUOUS.call((self, MemoryFormat::Contiguous))
     }
 
     /// A dense copy of the elements in memory of its own, with the dims in the same memory order. (`clone` copies only
@@ -50,38 +77,21 @@ impl Tensor {
     }
 }
 
-/// The attributes of a copy in a memory format.
-pub(crate) fn ordered(memory_format: MemoryFormat) -> Attrs {
-    Ordered { memory_format }.into()
-}
-
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    const HOW: &str = "bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)";
     library
+        .composite(&TO_COPY, to_copy)?
+        .composite(&TO_DTYPE, to_dtype)?
+        .composite(&TO_DEVICE, to_device)?
+        .def_kernel(to!("other(Tensor(a) self, Tensor other"), to_other)?
         .def_kernel(
-            "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
-             pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-            to_copy,
-        )?
-        .def_kernel(&format!("to.dtype(Tensor(a) self, ScalarType dtype, {HOW}"), to_dtype)?
-        .def_kernel(&format!("to.device(Tensor(a) self, Device device, ScalarType dtype, {HOW}"), to_device)?
-        .def_kernel(&format!("to.other(Tensor(a) self, Tensor other, {HOW}"), to_other)?
-        .def_kernel(
-            &format!(
-                "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
-                 bool? pin_memory=None, {HOW}"
-            ),
+            to!("dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
+                 bool? pin_memory=None"),
             to_options,
         )?
         .def_kernel("type_as(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| {
             x.to_dtype(other.dtype())?.to_device(other.device())
         })?
-        .def_kernel(
-            "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-            contiguous,
-        )?
-        .def_kernel("item(Tensor self) -> Scalar", Tensor::to_scalar)?
-        .def_kernel("_local_scalar_dense(Tensor self) -> Scalar", Tensor::to_scalar)?;
+        .composite(&CONTIGUOUS, contiguous)?;
     Ok(())
 }
 
@@ -95,13 +105,39 @@ fn to_copy(
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     check_storage("_to_copy", layout, pin_memory)?;
-    let memory_format = format.unwrap_or(MemoryFormat::Preserve);
-    let attrs = ToCopy { dtype: Some(dtype.unwrap_or(x.dtype())), memory_format };
-    call(Op::ToCopy, &[x], &Attrs::from(attrs))?.to_device(device.unwrap_or(x.device()))
+    let device = device.unwrap_or(x.device());
+    let dtype = dtype.unwrap_or(x.dtype());
+    let attrs = match format {
+        // The move makes the copy.
+        None | Some(MemoryFormat::Preserve) if dtype == x.dtype() && device != x.device() => return x.moved_to(device),
+        None | Some(MemoryFormat::Preserve) => Attrs::from(Cast { dtype: Some(dtype) }),
+        Some(memory_format) => Attrs::from(ToCopy { dtype: Some(dtype), memory_format }),
+    };
+    call(Op::ToCopy, &[x], &attrs)?.moved_to(device)
+}
+
+/// A copy of `x` on the host, if anybody but this crate's kernels sees the call: a mode, a kernel from outside, or the
+/// keys of a wrapper. A trace does not count. Calls that such a kernel makes itself read what is on the CPU directly.
+pub(crate) fn host_copy(x: &Tensor) -> Result<Option<Tensor>> {
+    thread_local! {
+        static IS_COPYING: Cell<bool> = const { Cell::new(false) };
+    }
+    if TO_COPY.is_own(x.key_set())? || (IS_COPYING.get() && x.has_data()) {
+        return Ok(None);
+    }
+    let _untraced = exclude(DispatchKey::Tracer);
+    let _unrecorded = no_grad();
+    let (dtype, layout, pin_memory, format): (Option<DType>, Option<TensorLayout>, Option<bool>, Option<MemoryFormat>) =
+        (None, None, None, None);
+    let outer = IS_COPYING.replace(true);
+    let copy = TO_COPY.call((x, dtype, layout, Some(Device::CPU), pin_memory, false, format));
+    IS_COPYING.set(outer);
+    copy.map(Some)
 }
 
 fn to_dtype(x: &Tensor, dtype: DType, blocking: bool, copy: bool, format: Option<MemoryFormat>) -> Result<Tensor> {
-    to_device(x, x.device(), dtype, blocking, copy, format)
+    // A plain number becomes a tensor.
+    to_device(x, x.device(), dtype, blocking, copy || x.as_number().is_some(), format)
 }
 
 fn to_device(
@@ -119,7 +155,7 @@ fn to_device(
     if !copy && ordered && x.dtype() == dtype && x.device() == device {
         return Ok(x.clone());
     }
-    to_copy(x, Some(dtype), None, Some(device), None, non_blocking, format)
+    TO_COPY.call((x, Some(dtype), None::<TensorLayout>, Some(device), None::<bool>, non_blocking, format))
 }
 
 fn to_other(
@@ -149,7 +185,8 @@ fn to_options(
 
 fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     match format {
-        MemoryFormat::Contiguous | MemoryFormat::Preserve => x.contiguous(),
+        MemoryFormat::Contiguous | MemoryFormat::Preserve if x.is_contiguous() => Ok(x.clone()),
+        MemoryFormat::Contiguous | MemoryFormat::Preserve => call(Op::Clone, &[x], &ordered(MemoryFormat::Contiguous)),
         MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => {
             let copy = || call(Op::Clone, &[x], &ordered(format));
             if x.numel() == 0 || dense_order(x) != Some(format) { copy() } else { Ok(x.clone()) }

@@ -6,9 +6,14 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::Triangle;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attrs, MemoryFormat, Op, Scalar};
-use crate::ops::conversions::ordered;
+use crate::ops::arguments::ordered;
+use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
+
+static DIAG: Composite = Composite::new("diag(Tensor self, int diagonal=0) -> Tensor");
+static DIAG_EMBED: Composite =
+    Composite::new("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor");
 
 /// Triangles and diagonal matrices.
 impl Tensor {
@@ -36,14 +41,7 @@ impl Tensor {
     /// # Errors
     /// If the tensor has neither one nor two dims.
     pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
-        match self.dim() {
-            1 => self.diag_embed(diagonal, 0, 1),
-            2 => call(Op::Clone, &[&self.diagonal(diagonal, 0, 1)?], &ordered(MemoryFormat::Contiguous)),
-            rank => {
-                let what = format!("diag(): Supports 1D or 2D tensors. Got {rank}D");
-                Err(Error::shape("diag", what, "use diag_embed or diagonal for batches"))
-            }
-        }
+        DIAG.call((self, diagonal))
     }
 
     /// Puts the last dim on diagonal number `offset` of two new dims, `dim1` and `dim2`. All other elements are 0. The
@@ -52,28 +50,41 @@ impl Tensor {
     /// # Errors
     /// If there are no dims, if a new dim is out of range, or if both are the same.
     pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
-        let rank = self.dim() + 1;
-        let (dim1, dim2) = (normalize_dim("diag_embed", dim1, rank)?, normalize_dim("diag_embed", dim2, rank)?);
-        let Some((&last, batch)) = self.sizes().split_last() else {
-            return Err(Error::index("diag_embed", "a 0-dim tensor has no dims", "unsqueeze it first"));
-        };
-        if dim1 == dim2 {
-            let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
-            return Err(Error::shape("diag_embed", what, "name two dims"));
-        }
-        let shift = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
-        let side = last.saturating_add(shift);
-        let mut sizes = batch.to_vec();
-        sizes.insert(dim1.min(dim2), side);
-        sizes.insert(dim1.max(dim2), side);
-        let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(self.dtype()))?;
-        zeros.diagonal_scatter(self, offset, dim1 as i64, dim2 as i64)
+        DIAG_EMBED.call((self, offset, dim1, dim2))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    library
-        .def_kernel("diag(Tensor self, int diagonal=0) -> Tensor", Tensor::diag)?
-        .def_kernel("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tensor::diag_embed)?;
+    library.composite(&DIAG, diag)?.composite(&DIAG_EMBED, diag_embed)?;
     Ok(())
+}
+
+fn diag(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    match x.dim() {
+        1 => x.diag_embed(diagonal, 0, 1),
+        2 => call(Op::Clone, &[&x.diagonal(diagonal, 0, 1)?], &ordered(MemoryFormat::Contiguous)),
+        rank => {
+            let what = format!("diag(): Supports 1D or 2D tensors. Got {rank}D");
+            Err(Error::shape("diag", what, "use diag_embed or diagonal for batches"))
+        }
+    }
+}
+
+fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    let rank = x.dim() + 1;
+    let (dim1, dim2) = (normalize_dim("diag_embed", dim1, rank)?, normalize_dim("diag_embed", dim2, rank)?);
+    let Some((&last, batch)) = x.sizes().split_last() else {
+        return Err(Error::index("diag_embed", "a 0-dim tensor has no dims", "unsqueeze it first"));
+    };
+    if dim1 == dim2 {
+        let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
+        return Err(Error::shape("diag_embed", what, "name two dims"));
+    }
+    let shift = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+    let side = last.saturating_add(shift);
+    let mut sizes = batch.to_vec();
+    sizes.insert(dim1.min(dim2), side);
+    sizes.insert(dim1.max(dim2), side);
+    let zeros = full_on(x.device(), &sizes, Scalar::Int(0), Some(x.dtype()))?;
+    zeros.diagonal_scatter(x, offset, dim1 as i64, dim2 as i64)
 }

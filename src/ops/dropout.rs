@@ -10,6 +10,9 @@ use crate::ops::factories::full_on;
 use crate::ops::random::{like, need_float};
 use crate::tensor::handle::Tensor;
 
+static DROPOUT: Composite = Composite::new("dropout(Tensor input, float p, bool train) -> Tensor");
+static NATIVE_DROPOUT: Composite =
+    Composite::new("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)");
 /// Declared separately: its schema calls the tensor `self`, that of `dropout` calls it `input`.
 static DROPOUT_IN_PLACE: Composite = Composite::new("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)");
 
@@ -21,17 +24,7 @@ impl Tensor {
     /// # Errors
     /// If `p` is not between 0 and 1, or if the dtype is not floating.
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
-        check_dropout(p)?;
-        if p == 0.0 || !training || self.numel() == 0 {
-            return Ok(self.clone());
-        }
-        need_float("dropout", self.dtype())?;
-        if p == 1.0 {
-            // Nothing is drawn. The product with 0, unlike zeros, keeps NaNs.
-            return self.mul(0.0);
-        }
-        let mask = self.draw().mask(self, p)?;
-        self.native_dropout_backward(&mask, 1.0 / (1.0 - p))
+        DROPOUT.call((self, p, training))
     }
 
     /// In-place form of [`Tensor::dropout`]. Views of the same elements change too. Sizes and dtype are kept.
@@ -48,18 +41,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::dropout`].
     pub fn native_dropout(&self, p: f64, training: bool) -> Result<(Tensor, Tensor)> {
-        check_dropout(p)?;
-        need_float("native_dropout", self.dtype())?;
-        if self.numel() == 0 {
-            return Ok((self.clone(), self.zeros_like()?));
-        }
-        if !training {
-            let kept = like(self, |sizes| full_on(self.device(), sizes, true.into(), None))?;
-            return Ok((self.copy()?, kept));
-        }
-        let mask = self.draw().mask(self, p)?;
-        let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
-        Ok((self.native_dropout_backward(&mask, scale)?, mask))
+        NATIVE_DROPOUT.call((self, p, Some(training)))
     }
 
     /// The gradient of [`Tensor::native_dropout`]: `self * scale` where the mask is true, and 0 elsewhere. Sizes are
@@ -77,11 +59,8 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&DROPOUT_IN_PLACE, |x: &Tensor, p: f64, train: bool| {
             x.copy_(&x.dropout(p, train)?).map(|()| x.clone())
         })?
-        .def_kernel("dropout(Tensor input, float p, bool train) -> Tensor", Tensor::dropout)?
-        .def_kernel(
-            "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-            |x: &Tensor, p: f64, train: Option<bool>| x.native_dropout(p, train.unwrap_or(true)),
-        )?;
+        .composite(&DROPOUT, dropout)?
+        .composite(&NATIVE_DROPOUT, native_dropout)?;
     Ok(())
 }
 
@@ -90,4 +69,33 @@ fn check_dropout(p: f64) -> Result<()> {
         return Ok(());
     }
     Err(Error::argument("dropout", format!("dropout probability has to be between 0 and 1, but got {p}")))
+}
+
+fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+    check_dropout(p)?;
+    if p == 0.0 || !training || x.numel() == 0 {
+        return Ok(x.clone());
+    }
+    need_float("dropout", x.dtype())?;
+    if p == 1.0 {
+        // Nothing is drawn. The product with 0, unlike zeros, keeps NaNs.
+        return x.mul(0.0);
+    }
+    let mask = x.draw().mask(x, p)?;
+    x.native_dropout_backward(&mask, 1.0 / (1.0 - p))
+}
+
+fn native_dropout(x: &Tensor, p: f64, training: Option<bool>) -> Result<(Tensor, Tensor)> {
+    check_dropout(p)?;
+    need_float("native_dropout", x.dtype())?;
+    if x.numel() == 0 {
+        return Ok((x.clone(), x.zeros_like()?));
+    }
+    if training == Some(false) {
+        let kept = like(x, |sizes| full_on(x.device(), sizes, true.into(), None))?;
+        return Ok((x.copy()?, kept));
+    }
+    let mask = x.draw().mask(x, p)?;
+    let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
+    Ok((x.native_dropout_backward(&mask, scale)?, mask))
 }

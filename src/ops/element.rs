@@ -4,13 +4,21 @@
 //! determines the dtype. Reading is an error on the meta device and in an abstract trace.
 
 use crate::device::{Device, DeviceKind, roomy};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::local::exclude;
+use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, Scalar};
+use crate::ops::composite::Composite;
+use crate::ops::conversions::host_copy;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::fmt;
+
+static ITEM: Composite = Composite::new("item(Tensor self) -> Scalar");
+static LOCAL_SCALAR: Composite = Composite::new("_local_scalar_dense(Tensor self) -> Scalar");
 
 /// A Rust type that is the element type of a dtype.
 pub trait Element: sealed::Bytes + Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
@@ -29,11 +37,14 @@ mod sealed {
 
         /// The bytes as elements. `None` if they are not aligned or not valid elements.
         fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
+
+        /// The element of a number that was read as one.
+        fn from_number(number: crate::ir::Scalar) -> Self;
     }
 }
 
 macro_rules! elements {
-    ($($ty:ty => $dtype:ident),*) => {$(
+    ($($ty:ty => $dtype:ident, |$number:ident| $convert:expr;)*) => {$(
         impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
         }
@@ -50,11 +61,25 @@ macro_rules! elements {
             fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
                 bytemuck::try_cast_slice(bytes).ok()
             }
+
+            fn from_number($number: Scalar) -> Self {
+                $convert
+            }
         }
     )*};
 }
 
-elements!(u8 => U8, i8 => I8, i16 => I16, i32 => I32, i64 => I64, f16 => F16, bf16 => BF16, f32 => F32, f64 => F64);
+elements! {
+    u8 => U8, |number| number.as_i64() as u8;
+    i8 => I8, |number| number.as_i64() as i8;
+    i16 => I16, |number| number.as_i64() as i16;
+    i32 => I32, |number| number.as_i64() as i32;
+    i64 => I64, |number| number.as_i64();
+    f16 => F16, |number| f16::from_f64(number.as_f64());
+    bf16 => BF16, |number| bf16::from_f64(number.as_f64());
+    f32 => F32, |number| number.as_f64() as f32;
+    f64 => F64, |number| number.as_f64();
+}
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
@@ -73,12 +98,34 @@ impl sealed::Bytes for bool {
     fn from_bytes(bytes: &[u8]) -> Option<&[bool]> {
         bytemuck::checked::try_cast_slice(bytes).ok()
     }
+
+    fn from_number(number: Scalar) -> Self {
+        number.as_bool()
+    }
 }
 
 /// The bytes as elements. `None` if they are not aligned or not valid elements.
 #[cfg(feature = "ndarray")]
 pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     T::from_bytes(bytes)
+}
+
+/// An element of the type that the dtype of a tensor has, as a number.
+macro_rules! by_dtype {
+    ($tensor:expr, $T:ident => $element:expr) => {
+        by_dtype!(
+            @ $tensor, $T, $element; Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32,
+            F64 f64
+        )
+    };
+    (@ $tensor:expr, $T:ident, $element:expr; $($dtype:ident $ty:ty),*) => {
+        match $tensor.dtype() {
+            $(DType::$dtype => {
+                type $T = $ty;
+                $element.map(Scalar::from)
+            })*
+        }
+    };
 }
 
 fn extend_pods<T: Pod>(out: &mut Vec<T>, bytes: &[u8]) {
@@ -127,15 +174,15 @@ impl Tensor {
     /// # Errors
     /// If the tensor does not have exactly one element, or if [`Tensor::to_vec`] fails.
     pub fn item<T: Element>(&self) -> Result<T> {
-        let found = self.numel();
-        let not_one = || {
-            let what = format!("a tensor of shape {:?} with {found} elements is not one number", self.sizes());
-            Error::shape("item", what, "select one element first, or use to_vec")
-        };
-        if found != 1 {
-            return Err(not_one());
+        if self.numel() != 1 {
+            return Err(not_one(self));
         }
-        self.read("item")?.first().copied().ok_or_else(not_one)
+        self.check_read::<T>("item")?;
+        if ITEM.is_own(self.key_set())? && LOCAL_SCALAR.is_own(self.key_set())? {
+            return self.elements("item")?.first().copied().ok_or_else(|| not_one(self));
+        }
+        let _untraced = exclude(DispatchKey::Tracer);
+        ITEM.call((self,)).map(T::from_number)
     }
 
     /// The only element of the tensor, as a [`Scalar`].
@@ -143,28 +190,39 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::item`].
     pub fn to_scalar(&self) -> Result<Scalar> {
-        Ok(match self.dtype() {
-            DType::Bool => Scalar::Bool(self.item::<bool>()?),
-            DType::U8 => Scalar::Int(self.item::<u8>()?.into()),
-            DType::I8 => Scalar::Int(self.item::<i8>()?.into()),
-            DType::I16 => Scalar::Int(self.item::<i16>()?.into()),
-            DType::I32 => Scalar::Int(self.item::<i32>()?.into()),
-            DType::I64 => Scalar::Int(self.item::<i64>()?),
-            DType::F16 => Scalar::Float(self.item::<f16>()?.into()),
-            DType::BF16 => Scalar::Float(self.item::<bf16>()?.into()),
-            DType::F32 => Scalar::Float(self.item::<f32>()?.into()),
-            DType::F64 => Scalar::Float(self.item::<f64>()?),
-        })
+        by_dtype!(self, T => self.item::<T>())
     }
 
     fn read<T: Element>(&self, what: &str) -> Result<Vec<T>> {
-        observer::on_read(self, what)?;
-        if self.dtype() != T::DTYPE {
-            let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
-            return Err(Error::dtype(what, self.dtype(), T::DTYPE.name(), hint));
+        self.check_read::<T>(what)?;
+        match host_copy(self)? {
+            Some(copy) => {
+                copy.check_dtype::<T>(what)?;
+                copy.elements(what)
+            }
+            None => self.elements(what),
         }
+    }
+
+    /// Says that the elements are read, and checks that they are `T`s.
+    fn check_read<T: Element>(&self, what: &str) -> Result<()> {
+        observer::announce_read(self, what)?;
+        self.check_dtype::<T>(what)
+    }
+
+    fn check_dtype<T: Element>(&self, what: &str) -> Result<()> {
+        if self.dtype() == T::DTYPE {
+            return Ok(());
+        }
+        let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
+        Err(Error::dtype(what, self.dtype(), T::DTYPE.name(), hint))
+    }
+
+    /// The elements, which are `T`s, in row-major order.
+    fn elements<T: Element>(&self, what: &str) -> Result<Vec<T>> {
+        observer::need_data(self, what)?;
         if self.device().kind == DeviceKind::Cuda {
-            return self.detach()?.to_device(Device::CPU)?.read(what);
+            return self.detach()?.moved_to(Device::CPU)?.elements(what);
         }
         let array = self.array();
         array.storage.read(|bytes| {
@@ -207,4 +265,29 @@ fn for_each_run(layout: &Layout, mut visit: impl FnMut(usize, usize)) {
         index[dim] += 1;
         index[dim + 1..].fill(0);
     }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library.composite(&ITEM, item)?.composite(&LOCAL_SCALAR, local_scalar)?;
+    Ok(())
+}
+
+fn item(x: &Tensor) -> Result<Scalar> {
+    if x.numel() != 1 {
+        return Err(not_one(x));
+    }
+    LOCAL_SCALAR.call((x,))
+}
+
+fn local_scalar(x: &Tensor) -> Result<Scalar> {
+    if x.numel() != 1 {
+        return Err(not_one(x));
+    }
+    observer::announce_read(x, "item")?;
+    by_dtype!(x, T => x.elements::<T>("item")?.first().copied().ok_or_else(|| not_one(x)))
+}
+
+fn not_one(x: &Tensor) -> Error {
+    let what = format!("a tensor of shape {:?} with {} elements is not one number", x.sizes(), x.numel());
+    Error::shape("item", what, "select one element first, or use to_vec")
 }

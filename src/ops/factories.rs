@@ -10,14 +10,53 @@ use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
-use crate::ir::attrs::{self, Arange, Full};
+use crate::ir::attrs::{Arange, Full};
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, Attrs, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
-use crate::ops::arguments::{check_storage, count, counts};
-use crate::ops::conversions::ordered;
+use crate::ops::arguments::ordered;
+use crate::ops::arguments::{check_storage, count, counts, int, int_list};
+use crate::ops::composite::Composite;
 use crate::ops::dims::ints;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
+
+/// The schema of a factory.
+macro_rules! plain {
+    ($name_and_arguments:literal) => {
+        concat!(
+            $name_and_arguments,
+            ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"
+        )
+    };
+}
+
+/// The schema of a factory with a memory format.
+macro_rules! formatted {
+    ($name_and_arguments:literal) => {
+        concat!(
+            $name_and_arguments,
+            ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, \
+             MemoryFormat? memory_format=None) -> Tensor"
+        )
+    };
+}
+
+static EMPTY: Composite = Composite::new(formatted!("empty.memory_format(SymInt[] size"));
+static ZEROS: Composite = Composite::new(plain!("zeros(SymInt[] size"));
+static ONES: Composite = Composite::new(plain!("ones(SymInt[] size"));
+static FULL: Composite = Composite::new(plain!("full(SymInt[] size, Scalar fill_value"));
+static ZEROS_LIKE: Composite = Composite::new(formatted!("zeros_like(Tensor self"));
+static ONES_LIKE: Composite = Composite::new(formatted!("ones_like(Tensor self"));
+static FULL_LIKE: Composite = Composite::new(formatted!("full_like(Tensor self, Scalar fill_value"));
+static ARANGE: Composite = Composite::new(plain!("arange.start_step(Scalar start, Scalar end, Scalar step=1"));
+static EYE: Composite = Composite::new(plain!("eye(SymInt n"));
+
+// The options that methods leave out.
+const NO_DTYPE: Option<DType> = None;
+const NO_LAYOUT: Option<TensorLayout> = None;
+const NO_DEVICE: Option<Device> = None;
+const UNPINNED: Option<bool> = None;
+const ROW_MAJOR: Option<MemoryFormat> = Some(MemoryFormat::Contiguous);
 
 impl Tensor {
     /// A tensor of zeros (or false). It is row-major and on the CPU.
@@ -26,7 +65,7 @@ impl Tensor {
     /// If there are too many elements, or not enough memory.
     pub fn zeros(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("zeros", sizes, dtype.size())?;
-        Tensor::full(sizes, Scalar::Int(0), dtype)
+        ZEROS.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// A tensor of ones (or true). It is row-major and on the CPU.
@@ -35,7 +74,7 @@ impl Tensor {
     /// If there are too many elements, or not enough memory.
     pub fn ones(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("ones", sizes, dtype.size())?;
-        Tensor::full(sizes, Scalar::Int(1), dtype)
+        ONES.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// A tensor filled with `value`, which is converted to `dtype`. It is row-major and on the CPU.
@@ -47,8 +86,7 @@ impl Tensor {
     pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
         // Checked before the sizes become i64.
         checked_numel("full", sizes, 1)?;
-        let attrs = Full { size: attrs::ints(sizes), fill_value: value.into(), dtype: dtype.into() };
-        call(Op::Full, &[], &Attrs::from(attrs))
+        FULL.call((&int_list(sizes)[..], value.into(), dtype.into(), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// The numbers `start`, `start + step`, … below `end` (above it for a negative step), as a 1-dim tensor. The dtype
@@ -57,7 +95,7 @@ impl Tensor {
     /// # Errors
     /// If `step` is zero or leads away from `end`, or if a number is not finite.
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
-        arange_on(Device::CPU, start.into(), end.into(), step.into(), None)
+        ARANGE.call((start.into(), end.into(), step.into(), None::<DType>, NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Like [`Tensor::arange`], with the given dtype.
@@ -70,7 +108,7 @@ impl Tensor {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        arange_on(Device::CPU, start.into(), end.into(), step.into(), Some(dtype))
+        ARANGE.call((start.into(), end.into(), step.into(), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// A tensor with unspecified elements. It is row-major and on the CPU.
@@ -78,7 +116,8 @@ impl Tensor {
     /// # Errors
     /// If there are too many elements, or not enough memory.
     pub fn empty(sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        blank(Device::CPU, "empty", sizes, contiguous_strides(sizes), dtype)
+        checked_numel("empty", sizes, dtype.size())?;
+        EMPTY.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED, None::<MemoryFormat>))
     }
 
     /// The `n` by `n` identity matrix. It is row-major and on the CPU.
@@ -87,8 +126,7 @@ impl Tensor {
     /// If there are too many elements, or not enough memory.
     pub fn eye(n: usize, dtype: DType) -> Result<Tensor> {
         checked_numel("eye", &[n, n], dtype.size())?;
-        let line = Tensor::arange(0, n as i64, 1)?;
-        line.unsqueeze(1)?.eq(&line)?.to_dtype(dtype)
+        EYE.call((int(n), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Zeros with the sizes, dtype and device of this tensor. Row-major.
@@ -96,7 +134,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn zeros_like(&self) -> Result<Tensor> {
-        self.full_like(0)
+        ZEROS_LIKE.call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }
 
     /// Ones with the sizes, dtype and device of this tensor. Row-major.
@@ -104,7 +142,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn ones_like(&self) -> Result<Tensor> {
-        self.full_like(1)
+        ONES_LIKE.call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }
 
     /// A tensor filled with `value`, with the sizes, dtype and device of this tensor. Row-major.
@@ -112,7 +150,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory, or if the device has no factories.
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-        full_on(self.device(), self.sizes(), value.into(), Some(self.dtype()))
+        FULL_LIKE.call((self, value.into(), NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }
 }
 
@@ -207,49 +245,43 @@ fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-const OPTIONS: &str = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
-
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    let plain = |name_and_arguments: &str| format!("{name_and_arguments}, {OPTIONS}) -> Tensor");
-    let formatted = |name_and_arguments: &str| {
-        format!("{name_and_arguments}, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor")
-    };
     library
-        .def_kernel(&formatted("empty.memory_format(SymInt[] size"), empty)?
-        .def_kernel(&formatted("empty_like(Tensor self"), empty_like)?
-        .def_kernel(&plain("empty_strided(SymInt[] size, SymInt[] stride"), empty_strided)?
-        .def_kernel(&plain("new_empty(Tensor self, SymInt[] size"), new_empty)?
-        .def_kernel(&plain("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride"), new_empty_strided)?
-        .def_kernel(&plain("zeros(SymInt[] size"), filled::<0>)?
-        .def_kernel(&plain("ones(SymInt[] size"), filled::<1>)?
-        .def_kernel(&plain("full(SymInt[] size, Scalar fill_value"), full)?
-        .def_kernel(&plain("scalar_tensor(Scalar s"), scalar_tensor)?
-        .def_kernel(&plain("new_zeros(Tensor self, SymInt[] size"), new_filled::<0>)?
-        .def_kernel(&plain("new_ones(Tensor self, SymInt[] size"), new_filled::<1>)?
-        .def_kernel(&plain("new_full(Tensor self, SymInt[] size, Scalar fill_value"), new_full)?
-        .def_kernel(&formatted("zeros_like(Tensor self"), filled_like::<0>)?
-        .def_kernel(&formatted("ones_like(Tensor self"), filled_like::<1>)?
-        .def_kernel(&formatted("full_like(Tensor self, Scalar fill_value"), full_like)?
-        .def_kernel(&plain("arange(Scalar end"), arange_to)?
-        .def_kernel(&plain("arange.start(Scalar start, Scalar end"), arange_from)?
-        .def_kernel(&plain("arange.start_step(Scalar start, Scalar end, Scalar step=1"), arange_in_steps)?
-        .def_kernel(&plain("eye(SymInt n"), square_eye)?
-        .def_kernel(&plain("eye.m(SymInt n, SymInt m"), eye)?
-        .def_kernel(&plain("linspace(Scalar start, Scalar end, int steps"), linspace)?
+        .composite(&EMPTY, empty)?
+        .def_kernel(formatted!("empty_like(Tensor self"), empty_like)?
+        .def_kernel(plain!("empty_strided(SymInt[] size, SymInt[] stride"), empty_strided)?
+        .def_kernel(plain!("new_empty(Tensor self, SymInt[] size"), new_empty)?
+        .def_kernel(plain!("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride"), new_empty_strided)?
+        .composite(&ZEROS, filled::<0>)?
+        .composite(&ONES, filled::<1>)?
+        .composite(&FULL, full)?
+        .def_kernel(plain!("scalar_tensor(Scalar s"), scalar_tensor)?
+        .def_kernel(plain!("new_zeros(Tensor self, SymInt[] size"), new_filled::<0>)?
+        .def_kernel(plain!("new_ones(Tensor self, SymInt[] size"), new_filled::<1>)?
+        .def_kernel(plain!("new_full(Tensor self, SymInt[] size, Scalar fill_value"), new_full)?
+        .composite(&ZEROS_LIKE, filled_like::<0>)?
+        .composite(&ONES_LIKE, filled_like::<1>)?
+        .composite(&FULL_LIKE, full_like)?
+        .def_kernel(plain!("arange(Scalar end"), arange_to)?
+        .def_kernel(plain!("arange.start(Scalar start, Scalar end"), arange_from)?
+        .composite(&ARANGE, arange_in_steps)?
+        .composite(&EYE, square_eye)?
+        .def_kernel(plain!("eye.m(SymInt n, SymInt m"), eye)?
+        .def_kernel(plain!("linspace(Scalar start, Scalar end, int steps"), linspace)?
         .def_kernel(
-            &plain("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps"),
+            plain!("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps"),
             |start: &Tensor, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
                 linspace(bound(start)?, bound(end)?, steps, dtype, layout, device, pin_memory)
             },
         )?
         .def_kernel(
-            &plain("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps"),
+            plain!("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps"),
             |start: &Tensor, end: Scalar, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
                 linspace(bound(start)?, end, steps, dtype, layout, device, pin_memory)
             },
         )?
         .def_kernel(
-            &plain("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps"),
+            plain!("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps"),
             |start: Scalar, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
                 linspace(start, bound(end)?, steps, dtype, layout, device, pin_memory)
             },

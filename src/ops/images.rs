@@ -8,9 +8,9 @@ use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Op, Scalar};
+use crate::ops::arguments::ordered;
 use crate::ops::arguments::{count, need_float, widened};
 use crate::ops::composite::Composite;
-use crate::ops::conversions::ordered;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 

@@ -5,11 +5,15 @@
 //! defines, so gradients, traces and modes see it. In-place methods return `()`. Sizes, strides and dtype of a tensor
 //! never change.
 
-use crate::dispatch::builtins::copy_operator;
-use crate::dispatch::kernel::Kernel;
-use crate::error::{Error, Result};
+use crate::dispatch::builtins::{copy_operator, in_place};
+use crate::dispatch::library::Library;
+use crate::error::Result;
 use crate::ir::{Op, Scalar};
+use crate::ops::composite::Composite;
+use crate::ops::mutation::fill_with_number;
 use crate::tensor::handle::Tensor;
+
+static ZERO: Composite = Composite::new("zero_(Tensor(a!) self) -> Tensor(a!)");
 
 /// Methods that are one row of the op table, and their in-place forms.
 ///
@@ -82,9 +86,7 @@ impl Tensor {
     /// # Errors
     /// If the number does not fit the dtype, or if gradients are recorded and this is a leaf that requires them.
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
-        let value = value.into();
-        value.need_fit("fill_", self.dtype())?;
-        self.each_once()?.copy_(&Tensor::full(&[], value, self.dtype())?)
+        in_place(Op::FillScalar)?.call::<_, Tensor>((self, value.into())).map(|_| ())
     }
 
     /// Fills the tensor with zeros. See [`Tensor::fill_`].
@@ -92,29 +94,11 @@ impl Tensor {
     /// # Errors
     /// If gradients are recorded and this is a leaf that requires them.
     pub fn zero_(&self) -> Result<()> {
-        self.fill_(0)
-    }
-
-    /// The elements without the repetitions of an expanded dim.
-    fn each_once(&self) -> Result<Tensor> {
-        let repeats = |&dim: &usize| self.sizes()[dim] > 1 && self.strides()[dim] == 0;
-        (0..self.dim()).filter(repeats).try_fold(self.clone(), |once, dim| once.slice(dim as i64, 0, 1, 1))
+        ZERO.call::<_, Tensor>((self,)).map(|_| ())
     }
 }
 
-/// The kernel of an in-place form that is not a call of its row: a number is written without a tensor of it, and also
-/// to elements that share memory.
-pub(crate) fn own_kernel(op: Op) -> Option<Kernel> {
-    if op == Op::FillScalar {
-        return Some(Kernel::typed(|x: &Tensor, value: Scalar| x.fill_(value).map(|()| x.clone())));
-    }
-    (op == Op::Fill).then(|| Kernel::typed(fill))
-}
-
-fn fill(x: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if value.dim() != 0 {
-        let what = format!("fill_ takes a 0-dim value, not one of shape {:?}", value.sizes());
-        return Err(Error::shape("fill_", what, "select one element, or use copy_"));
-    }
-    x.copy_(value).map(|()| x.clone())
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library.composite(&ZERO, |x: &Tensor| fill_with_number(x, Scalar::Int(0)))?;
+    Ok(())
 }

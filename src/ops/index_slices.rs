@@ -46,7 +46,7 @@ impl Tensor {
         source: &Tensor,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
-        self.index_add_as(Form::Copy, dim, index, source, alpha.into())
+        INDEX_ADD.call((self, dim, index, source, alpha.into()))
     }
 
     in_place_methods! {
@@ -72,7 +72,7 @@ impl Tensor {
     /// # Errors
     /// If an index or the dim is out of range, if dtypes differ, or if shapes do not fit.
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.index_copy_as(Form::Copy, dim, index, source)
+        INDEX_COPY.call((self, dim, index, source))
     }
 
     in_place_methods! {
@@ -112,8 +112,7 @@ impl Tensor {
     /// # Errors
     /// If an index or the dim is out of range, or if the index is not a 1-dim integer tensor.
     pub fn index_fill(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        let value = full_on(self.device(), &[], value.into(), Some(self.dtype()))?;
-        self.index_fill_with(dim, index, &value)
+        INDEX_FILL.call((self, dim, index, value.into()))
     }
 
     /// Like [`Tensor::index_fill`], with the value of a 0-dim tensor.
@@ -121,7 +120,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::index_fill`]. Also if the value is not 0-dim.
     pub fn index_fill_with(&self, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
-        self.index_fill_as(Form::Copy, dim, index, value)
+        INDEX_FILL_TENSOR.call((self, dim, index, value))
     }
 
     in_place_methods! {
@@ -161,7 +160,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite_and_in_place(
             &INDEX_ADD,
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
-                x.index_add_scaled(dim, index, source, alpha)
+                x.index_add_as(Form::Copy, dim, index, source, alpha)
             },
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
                 check_target("aten::index_add", x)?;
@@ -170,7 +169,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         )?
         .composite_and_in_place(
             &INDEX_COPY,
-            Tensor::index_copy,
+            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| x.index_copy_as(Form::Copy, dim, index, source),
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| {
                 check_target("aten::index_copy", x)?;
                 x.index_copy_as(Form::InPlace, dim, index, source).map(|_| x.clone())
@@ -178,7 +177,10 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         )?
         .composite_and_in_place(
             &INDEX_FILL,
-            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.index_fill(dim, index, value),
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
+                let value = full_on(x.device(), &[], value, Some(x.dtype()))?;
+                x.index_fill_as(Form::Copy, dim, index, &value)
+            },
             |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
                 check_target("aten::index_fill", x)?;
                 let value = full_on(x.device(), &[], value, Some(x.dtype()))?;
@@ -187,7 +189,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         )?
         .composite_and_in_place(
             &INDEX_FILL_TENSOR,
-            Tensor::index_fill_with,
+            |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| x.index_fill_as(Form::Copy, dim, index, value),
             |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| {
                 check_target("aten::index_fill", x)?;
                 x.index_fill_as(Form::InPlace, dim, index, value).map(|_| x.clone())

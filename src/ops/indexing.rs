@@ -21,6 +21,10 @@ static INDEX_PUT: Composite =
         .with_writes();
 static PUT: Composite =
     Composite::new("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor").with_writes();
+static INDEX: Composite = Composite::new("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor");
+static TAKE: Composite = Composite::new("take(Tensor self, Tensor index) -> Tensor");
+static TAKE_ALONG_DIM: Composite =
+    Composite::new("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor");
 
 /// Whether a write by index returns a changed copy or changes the tensor.
 #[derive(Clone, Copy)]
@@ -203,10 +207,7 @@ impl Tensor {
     /// # Errors
     /// If an index is out of range or of another dtype, if there are more indices than dims, or if shapes do not fit.
     pub fn index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
-        let Some(target) = Target::new("index", self, indices)? else { return self.copy() };
-        let flat = target.index.reshape([-1])?;
-        let chosen = target.joined(self)?.index_select(target.first as i64, &flat)?;
-        chosen.reshape(&target.around(target.index.sizes())[..])
+        INDEX.call((self, indices))
     }
 
     /// A copy of the tensor in which the elements that [`Tensor::index`] would return are replaced by `values`, which
@@ -216,7 +217,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::index`]. Also if the dtypes differ, or if the values do not broadcast.
     pub fn index_put(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
-        self.index_put_as(Form::Copy, indices, values, accumulate)
+        INDEX_PUT.call((self, indices, values, accumulate))
     }
 
     in_place_methods! {
@@ -259,11 +260,7 @@ impl Tensor {
     /// # Errors
     /// If an index is out of range, or if it is not i64.
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
-        if index.dtype() != DType::I64 {
-            return Err(Error::dtype("take", index.dtype(), "i64", "convert the index with to_dtype(DType::I64)"));
-        }
-        let flat = flat_index(&[index], &[self.numel() as i64], true).map_err(|error| error.of("take"))?;
-        self.reshape([-1])?.index_select(0, &flat.reshape([-1])?)?.reshape(index.sizes())
+        TAKE.call((self, index))
     }
 
     /// A copy of the tensor in which the elements at positions in row-major order are replaced by those of `source`.
@@ -272,7 +269,7 @@ impl Tensor {
     /// # Errors
     /// If an index is out of range or not i64, or if `source` has another number of elements or another dtype.
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
-        self.put_as(Form::Copy, index, source, accumulate)
+        PUT.call((self, index, source, accumulate))
     }
 
     in_place_methods! {
@@ -296,29 +293,7 @@ impl Tensor {
     /// # Errors
     /// If an index or the dim is out of range, if ranks differ, or if sizes do not broadcast.
     pub fn take_along_dim(&self, indices: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
-        let Some(dim) = dim.into() else {
-            return self.reshape([-1])?.take_along_dim(&indices.reshape([-1])?, 0);
-        };
-        if self.dim() != indices.dim() {
-            let what = format!("the input has shape {:?}, the indices {:?}", self.sizes(), indices.sizes());
-            return Err(Error::shape("take_along_dim", what, "both must have the same number of dims"));
-        }
-        let at = normalize_dim("take_along_dim", dim, self.dim())?;
-        let (mut own, mut other) = (self.sizes().to_vec(), indices.sizes().to_vec());
-        if self.dim() > 0 {
-            (own[at], other[at]) = (1, 1);
-        }
-        let mut sizes = broadcast("take_along_dim", &own, &other)?.to_vec();
-        let mut spread = |x: &Tensor| {
-            if let Some(along) = sizes.get_mut(at) {
-                *along = x.sizes()[at];
-            }
-            x.expand(&sizes[..])
-        };
-        let size = self.sizes().get(at).copied().unwrap_or(1) as i64;
-        let wrapped = indices.lt(0)?.where_(&indices.add(size)?, indices)?;
-        let (x, indices) = (spread(self)?, spread(&wrapped)?);
-        x.gather(dim, &indices)
+        TAKE_ALONG_DIM.call((self, indices, dim.into()))
     }
 }
 
@@ -334,25 +309,30 @@ pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Tensor::index)?
+        .composite(&INDEX, index)?
         .composite_and_in_place(
             &INDEX_PUT,
-            Tensor::index_put,
+            |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
+                x.index_put_as(Form::Copy, indices, values, accumulate)
+            },
             // The in-place form has a kernel of its own, which touches only the indexed elements.
             |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
                 check_target("aten::index_put", x)?;
                 x.index_put_as(Form::InPlace, indices, values, accumulate).map(|_| x.clone())
             },
         )?
-        .def_kernel("take(Tensor self, Tensor index) -> Tensor", Tensor::take)?
-        .composite_and_in_place(&PUT, Tensor::put, |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
-            check_target("aten::put", x)?;
-            x.put_as(Form::InPlace, index, source, accumulate).map(|_| x.clone())
-        })?
-        .def_kernel(
-            "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-            |x: &Tensor, indices: &Tensor, dim: Option<i64>| x.take_along_dim(indices, dim),
-        )?;
+        .composite(&TAKE, take)?
+        .composite_and_in_place(
+            &PUT,
+            |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
+                x.put_as(Form::Copy, index, source, accumulate)
+            },
+            |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
+                check_target("aten::put", x)?;
+                x.put_as(Form::InPlace, index, source, accumulate).map(|_| x.clone())
+            },
+        )?
+        .composite(&TAKE_ALONG_DIM, take_along_dim)?;
     Ok(())
 }
 
@@ -365,4 +345,45 @@ pub(crate) fn along(index: &Tensor, dim: usize, sizes: &[usize]) -> Result<Tenso
     let mut column = vec![1; sizes.len()];
     column[dim] = index.numel();
     index.reshape(&column[..])?.expand(sizes)
+}
+
+fn index(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
+    let Some(target) = Target::new("index", x, indices)? else { return x.copy() };
+    let flat = target.index.reshape([-1])?;
+    let chosen = target.joined(x)?.index_select(target.first as i64, &flat)?;
+    chosen.reshape(&target.around(target.index.sizes())[..])
+}
+
+fn take(x: &Tensor, index: &Tensor) -> Result<Tensor> {
+    if index.dtype() != DType::I64 {
+        return Err(Error::dtype("take", index.dtype(), "i64", "convert the index with to_dtype(DType::I64)"));
+    }
+    let flat = flat_index(&[index], &[x.numel() as i64], true).map_err(|error| error.of("take"))?;
+    x.reshape([-1])?.index_select(0, &flat.reshape([-1])?)?.reshape(index.sizes())
+}
+
+fn take_along_dim(x: &Tensor, indices: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+    let Some(dim) = dim else {
+        return x.reshape([-1])?.take_along_dim(&indices.reshape([-1])?, 0);
+    };
+    if x.dim() != indices.dim() {
+        let what = format!("the input has shape {:?}, the indices {:?}", x.sizes(), indices.sizes());
+        return Err(Error::shape("take_along_dim", what, "both must have the same number of dims"));
+    }
+    let at = normalize_dim("take_along_dim", dim, x.dim())?;
+    let (mut own, mut other) = (x.sizes().to_vec(), indices.sizes().to_vec());
+    if x.dim() > 0 {
+        (own[at], other[at]) = (1, 1);
+    }
+    let mut sizes = broadcast("take_along_dim", &own, &other)?.to_vec();
+    let mut spread = |x: &Tensor| {
+        if let Some(along) = sizes.get_mut(at) {
+            *along = x.sizes()[at];
+        }
+        x.expand(&sizes[..])
+    };
+    let size = x.sizes().get(at).copied().unwrap_or(1) as i64;
+    let wrapped = indices.lt(0)?.where_(&indices.add(size)?, indices)?;
+    let (x, indices) = (spread(x)?, spread(&wrapped)?);
+    x.gather(dim, &indices)
 }

@@ -5,7 +5,11 @@ use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::Along;
 use crate::ir::{Attrs, Op};
+use crate::ops::arguments::tensor_list;
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
+
+static STACK: Composite = Composite::new("stack(Tensor[] tensors, int dim=0) -> Tensor");
 
 /// Concatenates tensors along `dim`. All other sizes must be equal. Dtypes are promoted. A 1-dim tensor without
 /// elements fits any shape.
@@ -24,6 +28,10 @@ pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
 /// # Errors
 /// If there are no tensors, if sizes differ, or if the dim is out of range.
 pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
+    STACK.call((&tensor_list(tensors)[..], dim))
+}
+
+fn stacked(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::argument("stack", "expected a non-empty list of tensors"));
     };
@@ -41,9 +49,7 @@ pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("stack(Tensor[] tensors, int dim=0) -> Tensor", |tensors: &[Tensor], dim: i64| {
-            stack(&tensors.iter().collect::<Vec<_>>(), dim)
-        })?
+        .composite(&STACK, stacked)?
         .def_kernel("concat(Tensor[] tensors, int dim=0) -> Tensor", joined)?
         .def_kernel("concatenate(Tensor[] tensors, int dim=0) -> Tensor", joined)?;
     Ok(())

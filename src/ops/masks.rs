@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::Value;
 use crate::ir::shape::broadcast;
 use crate::ir::{Attrs, DType, Op, Scalar};
-use crate::ops::arguments::count;
+use crate::ops::arguments::{count, int};
 use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::ops::in_place::{in_place_methods, row_methods};
@@ -21,6 +21,9 @@ static MASKED_FILL: Composite =
     Composite::new("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor").with_writes();
 static MASKED_SCATTER: Composite =
     Composite::new("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor").with_writes();
+static NONZERO: Composite = Composite::new("nonzero(Tensor self) -> Tensor");
+static MASKED_SELECT: Composite = Composite::new("masked_select(Tensor self, Tensor mask) -> Tensor");
+static ONE_HOT: Composite = Composite::new("one_hot(Tensor self, int num_classes=-1) -> Tensor");
 
 /// Elements selected by masks or by their values.
 impl Tensor {
@@ -39,20 +42,7 @@ impl Tensor {
     /// # Errors
     /// If the tensor has no data (meta device), or in an abstract trace.
     pub fn nonzero(&self) -> Result<Tensor> {
-        observer::on_read(self, "nonzero")?;
-        let holds = self.to_dtype(DType::Bool)?.to_vec::<bool>()?;
-        let count = holds.iter().filter(|holds| **holds).count();
-        let mut places: Vec<i64> = roomy(count.saturating_mul(self.dim()))?;
-        for (at, _) in holds.iter().enumerate().filter(|(_, holds)| **holds) {
-            let mut rest = at;
-            let row = places.len();
-            for &size in self.sizes().iter().rev() {
-                places.push((rest % size) as i64);
-                rest /= size;
-            }
-            places[row..].reverse();
-        }
-        Tensor::from_slice(&places, &[count, self.dim()])?.to_device(self.device())
+        NONZERO.call((self,))
     }
 
     /// The elements where `mask` is true, in row-major order. Sizes are broadcast. The result is 1-dim, with the same
@@ -61,10 +51,7 @@ impl Tensor {
     /// # Errors
     /// If the mask is not bool, if the sizes do not broadcast, or if [`Tensor::nonzero`] fails.
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
-        need_mask("masked_select", mask)?;
-        let sizes = broadcast("masked_select", self.sizes(), mask.sizes())?;
-        let places = mask.expand(&sizes[..])?.reshape([-1])?.nonzero()?.squeeze(1)?;
-        self.expand(&sizes[..])?.reshape([-1])?.index_select(0, &places)
+        MASKED_SELECT.call((self, mask))
     }
 
     /// A copy of the tensor in which the elements where `mask` is true are replaced by the first elements of `source`,
@@ -74,20 +61,7 @@ impl Tensor {
     /// If the mask is not bool, if the sizes do not broadcast, if the dtypes differ, or if `source` has too few
     /// elements.
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
-        need_mask("masked_scatter", mask)?;
-        if source.dtype() != self.dtype() {
-            let hint = "self and source must have one dtype";
-            return Err(Error::dtype("masked_scatter", source.dtype(), self.dtype().name(), hint));
-        }
-        let sizes = broadcast("masked_scatter", self.sizes(), mask.sizes())?;
-        let (x, mask) = (self.expand(&sizes[..])?, mask.expand(&sizes[..])?);
-        // The n-th true position takes element n, counted from 1. All others take the 0 in front.
-        let mask = mask.reshape([-1])?;
-        let number = mask.to_dtype(DType::I64)?.cumsum(0)?.mul(&mask)?;
-        let front = full_on(self.device(), &[1], Scalar::Int(0), Some(self.dtype()))?;
-        let source = cat(&[&front, &source.reshape([-1])?], 0)?;
-        let values = source.gather(0, &number)?;
-        mask.where_(&values, &x.reshape([-1])?)?.reshape(&sizes[..])
+        MASKED_SCATTER.call((self, mask, source))
     }
 
     in_place_methods! {
@@ -101,34 +75,19 @@ impl Tensor {
     /// If the dtype is not i64, or if an element is negative or too large. Without a number of classes also if
     /// [`Tensor::nonzero`] fails.
     pub fn one_hot(&self, n_classes: impl Into<Option<usize>>) -> Result<Tensor> {
-        if self.dtype() != DType::I64 {
-            return Err(Error::dtype("one_hot", self.dtype(), "i64", "classes are whole numbers; convert them"));
-        }
-        let n_classes = match n_classes.into() {
-            Some(n_classes) => n_classes,
-            None if self.numel() == 0 => {
-                return Err(Error::argument("one_hot", "an empty tensor does not tell the number of classes"));
-            }
-            None => {
-                observer::on_read(self, "one_hot")?;
-                usize::try_from(self.max_all()?.item::<i64>()?.saturating_add(1)).unwrap_or(0)
-            }
-        };
-        let sizes = [self.sizes(), &[n_classes]].concat();
-        let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(DType::I64))?;
-        zeros.scatter_value(-1, &self.unsqueeze(-1)?, 1).map_err(|error| error.of("one_hot"))
+        ONE_HOT.call((self, n_classes.into().map_or(-1, int)))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite(&MASKED_FILL, masked_fill)?
-        .composite(&MASKED_SCATTER, Tensor::masked_scatter)?
-        .def_kernel("nonzero(Tensor self) -> Tensor", Tensor::nonzero)?
+        .composite(&MASKED_SCATTER, masked_scatter)?
+        .composite(&NONZERO, nonzero)?
         .def_kernel("argwhere(Tensor self) -> Tensor", Tensor::nonzero)?
         .def_kernel("where(Tensor condition) -> Tensor[]", places)?
-        .def_kernel("masked_select(Tensor self, Tensor mask) -> Tensor", Tensor::masked_select)?
-        .def_kernel("one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot)?;
+        .composite(&MASKED_SELECT, masked_select)?
+        .composite(&ONE_HOT, one_hot)?;
     Ok(())
 }
 
@@ -147,7 +106,23 @@ fn places(condition: &Tensor) -> Result<Vec<Tensor>> {
 }
 
 fn one_hot(x: &Tensor, n_classes: i64) -> Result<Tensor> {
-    x.one_hot(if n_classes == -1 { None } else { Some(count("one_hot", n_classes)?) })
+    let n_classes = if n_classes == -1 { None } else { Some(count("one_hot", n_classes)?) };
+    if x.dtype() != DType::I64 {
+        return Err(Error::dtype("one_hot", x.dtype(), "i64", "classes are whole numbers; convert them"));
+    }
+    let n_classes = match n_classes {
+        Some(n_classes) => n_classes,
+        None if x.numel() == 0 => {
+            return Err(Error::argument("one_hot", "an empty tensor does not tell the number of classes"));
+        }
+        None => {
+            observer::on_read(x, "one_hot")?;
+            usize::try_from(x.max_all()?.item::<i64>()?.saturating_add(1)).unwrap_or(0)
+        }
+    };
+    let sizes = [x.sizes(), &[n_classes]].concat();
+    let zeros = full_on(x.device(), &sizes, Scalar::Int(0), Some(DType::I64))?;
+    zeros.scatter_value(-1, &x.unsqueeze(-1)?, 1).map_err(|error| error.of("one_hot"))
 }
 
 fn need_mask(op: &str, mask: &Tensor) -> Result<()> {
@@ -155,4 +130,45 @@ fn need_mask(op: &str, mask: &Tensor) -> Result<()> {
         DType::Bool => Ok(()),
         found => Err(Error::dtype(op, found, "bool", "compare first to make a mask")),
     }
+}
+
+fn nonzero(x: &Tensor) -> Result<Tensor> {
+    observer::on_read(x, "nonzero")?;
+    let holds = x.to_dtype(DType::Bool)?.to_vec::<bool>()?;
+    let count = holds.iter().filter(|holds| **holds).count();
+    let mut places: Vec<i64> = roomy(count.saturating_mul(x.dim()))?;
+    for (at, _) in holds.iter().enumerate().filter(|(_, holds)| **holds) {
+        let mut rest = at;
+        let row = places.len();
+        for &size in x.sizes().iter().rev() {
+            places.push((rest % size) as i64);
+            rest /= size;
+        }
+        places[row..].reverse();
+    }
+    Tensor::from_slice(&places, &[count, x.dim()])?.to_device(x.device())
+}
+
+fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    need_mask("masked_select", mask)?;
+    let sizes = broadcast("masked_select", x.sizes(), mask.sizes())?;
+    let places = mask.expand(&sizes[..])?.reshape([-1])?.nonzero()?.squeeze(1)?;
+    x.expand(&sizes[..])?.reshape([-1])?.index_select(0, &places)
+}
+
+fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+    need_mask("masked_scatter", mask)?;
+    if source.dtype() != x.dtype() {
+        let hint = "x and source must have one dtype";
+        return Err(Error::dtype("masked_scatter", source.dtype(), x.dtype().name(), hint));
+    }
+    let sizes = broadcast("masked_scatter", x.sizes(), mask.sizes())?;
+    let (x, mask) = (x.expand(&sizes[..])?, mask.expand(&sizes[..])?);
+    // The n-th true position takes element n, counted from 1. All others take the 0 in front.
+    let mask = mask.reshape([-1])?;
+    let number = mask.to_dtype(DType::I64)?.cumsum(0)?.mul(&mask)?;
+    let front = full_on(x.device(), &[1], Scalar::Int(0), Some(x.dtype()))?;
+    let source = cat(&[&front, &source.reshape([-1])?], 0)?;
+    let values = source.gather(0, &number)?;
+    mask.where_(&values, &x.reshape([-1])?)?.reshape(&sizes[..])
 }

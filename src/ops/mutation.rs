@@ -9,7 +9,7 @@
 //! `written_forms.rs`.
 
 use crate::device::DeviceKind;
-use crate::dispatch::builtins::{Builtins, in_place};
+use crate::dispatch::builtins::{Builtins, in_place, operator};
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -20,8 +20,8 @@ use crate::dispatch::operator::Operator;
 use crate::eager;
 use crate::error::{Error, Result};
 use crate::ir::attrs::Cast;
-use crate::ir::{Attr, Attrs, DType, Meaning, MemoryFormat, Op, Routine, TensorType};
-use crate::ops::conversions::ordered;
+use crate::ir::{Attr, Attrs, DType, Meaning, MemoryFormat, Op, Routine, Scalar, TensorType};
+use crate::ops::arguments::ordered;
 use crate::ops::derivative::reads_first;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
@@ -40,7 +40,6 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     ] {
         library.impl_operator_for(&copy, key, kernel)?;
     }
-    library.def_kernel("zero_(Tensor(a!) self) -> Tensor(a!)", |x: &Tensor| x.zero_().map(|()| x.clone()))?;
     builtins.copy = Some(copy);
     builtins.libraries.push(library);
     Ok(())
@@ -151,7 +150,9 @@ fn copy_meta(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
 fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
-    let seen = operator.call_key_set(keys) - UNSEEN;
+    let keys = operator.call_key_set(keys);
+    let (_, kernel) = operator.select(keys, |condition| tensors.iter().any(|tensor| condition(tensor)));
+    let seen = keys - UNSEEN;
     let (cpu, cuda) = (KeySet::of(DispatchKey::CPU), KeySet::of(DispatchKey::CUDA));
     let device = tensors[0].device();
     let is_there = |tensor: &&Tensor| tensor.device() == device || tensor.as_number().is_some();
@@ -160,6 +161,8 @@ fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
         DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => seen == cpu,
     };
     unseen
+        // No kernel from outside is asked.
+        && kernel.and_then(Kernel::row).is_some()
         && tensors.iter().all(|tensor| tensor.has_data())
         && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
 }
@@ -175,14 +178,20 @@ fn concerns_base(target: &Tensor) -> bool {
     target.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad())
 }
 
-/// Calls an op with an in-place form, and stores the result in its first operand.
+/// Calls the in-place form of an op, which stores the result in its first operand.
 pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
-    let (operator, target) = (crate::dispatch::builtins::operator(op)?, tensors[0]);
+    crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ())
+}
+
+/// The kernel of the in-place form of a row.
+pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    write_result(op, tensors, attrs).map(|()| tensors[0].clone())
+}
+
+/// Calls an op, and stores the result in its first operand.
+fn write_result(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
+    let (operator, target) = (operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
-    if crate::dispatch::mode::is_active() {
-        // A mode sees the in-place call itself, and not only its parts.
-        return crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ());
-    }
     if !is_plain(operator, tensors) || overlaps(target) {
         let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };
         let mut tensors: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(tensors);
@@ -238,4 +247,34 @@ fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     }
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
     eager::run_into(op, &arguments, attrs, tensors[0].array())
+}
+
+/// The kernel of an in-place form that is not a call of its row: a number is written without a tensor of it, and also
+/// to elements that share memory.
+pub(crate) fn own_kernel(op: Op) -> Option<Kernel> {
+    if op == Op::FillScalar {
+        return Some(Kernel::typed(fill_with_number));
+    }
+    (op == Op::Fill).then(|| Kernel::typed(fill))
+}
+
+/// Fills a tensor, whose elements may share memory, with a number.
+pub(crate) fn fill_with_number(x: &Tensor, value: Scalar) -> Result<Tensor> {
+    value.need_fit("fill_", x.dtype())?;
+    each_once(x)?.copy_(&Tensor::full(&[], value, x.dtype())?)?;
+    Ok(x.clone())
+}
+
+/// The elements without the repetitions of an expanded dim.
+fn each_once(x: &Tensor) -> Result<Tensor> {
+    let repeats = |&dim: &usize| x.sizes()[dim] > 1 && x.strides()[dim] == 0;
+    (0..x.dim()).filter(repeats).try_fold(x.clone(), |once, dim| once.slice(dim as i64, 0, 1, 1))
+}
+
+fn fill(x: &Tensor, value: &Tensor) -> Result<Tensor> {
+    if value.dim() != 0 {
+        let what = format!("fill_ takes a 0-dim value, not one of shape {:?}", value.sizes());
+        return Err(Error::shape("fill_", what, "select one element, or use copy_"));
+    }
+    x.copy_(value).map(|()| x.clone())
 }

@@ -18,6 +18,8 @@ static VECTOR_NORM: Composite = Composite::new(
     "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) \
      -> Tensor",
 );
+static NORM: Composite =
+    Composite::new("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor");
 static COSINE_SIMILARITY: Composite =
     Composite::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor");
 
@@ -30,7 +32,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        VECTOR_NORM.call((self, p.into(), Some(dims.into().as_slice()), keepdim, None::<DType>))
+        NORM.call((self, Some(p.into()), dims.into().as_slice(), keepdim))
     }
 
     /// The cosine of the angle between two tensors along `dim`: `x · y / (max(|x|, eps) max(|y|, eps))`. Sizes are
@@ -54,12 +56,9 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", |x: &Tensor, p: Scalar| {
             vector_norm("norm", x, p, &[], false, None)
         })?
-        .def_kernel(
-            "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
-            |x: &Tensor, p: Option<Scalar>, dims: &[i64], keepdim: bool| {
-                vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), dims, keepdim, None)
-            },
-        )?
+        .composite(&NORM, |x: &Tensor, p: Option<Scalar>, dims: &[i64], keepdim: bool| {
+            vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), dims, keepdim, None)
+        })?
         .def_kernel(
             "norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
             |x: &Tensor, p: Option<Scalar>, dtype: DType| {

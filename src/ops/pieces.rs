@@ -7,7 +7,7 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Category, DType};
-use crate::ops::arguments::count;
+use crate::ops::arguments::{count, int};
 use crate::ops::composite::Composite;
 use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
@@ -19,6 +19,15 @@ static SPLIT_WITH_SIZES: Composite =
 static UNBIND: Composite = Composite::new("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]").with_copy();
 static NARROW: Composite =
     Composite::new("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)").with_copy();
+static CHUNK: Composite = Composite::new("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]");
+static TENSOR_SPLIT: Composite =
+    Composite::new("tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]");
+static TENSOR_SPLIT_AT: Composite =
+    Composite::new("tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]");
+static TENSOR_SPLIT_BY: Composite = Composite::new(
+    "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> \
+     Tensor(a)[]",
+);
 
 /// The maximum number of pieces of one call. Their handles alone take about a gigabyte.
 const MAX_PIECES: usize = 1 << 22;
@@ -29,19 +38,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not all inside the dim.
     pub fn narrow(&self, dim: i64, start: i64, length: usize) -> Result<Tensor> {
-        let size = self.size_of("narrow", dim)?;
-        if start < -size || start > size {
-            let what = "start".into();
-            return Err(Error::OutOfRange { op: "narrow".into(), what, low: -size, high: size, got: start });
-        }
-        let from = if start < 0 { start + size } else { start };
-        match i64::try_from(length).ok().and_then(|length| from.checked_add(length)) {
-            Some(end) if end <= size => self.slice(dim, from, end, 1),
-            Some(_) | None => {
-                let what = format!("start ({start}) + length ({length}) exceeds dimension size ({size})");
-                Err(Error::shape("narrow", what, "stay inside the dim"))
-            }
-        }
+        NARROW.call((self, dim, start, int(length)))
     }
 
     /// Splits the tensor into pieces of `size` elements along `dim`. The last piece may be shorter. The pieces are
@@ -50,15 +47,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, if `size` is 0 although the dim has elements, or if there are more than 2²² pieces.
     pub fn split(&self, size: usize, dim: i64) -> Result<Vec<Tensor>> {
-        let total = self.size_of("split", dim)? as usize;
-        if size == 0 && total != 0 {
-            let what = format!("split_size can only be 0 if dimension size is 0, but got dimension size of {total}");
-            return Err(Error::shape("split", what, "pass a positive size"));
-        }
-        let n_pieces = if size == 0 { 1 } else { total.div_ceil(size).max(1) };
-        (0..countable("split", n_pieces)?)
-            .map(|piece| self.piece(dim, piece * size, (piece * size).saturating_add(size)))
-            .collect()
+        SPLIT.call((self, int(size), dim))
     }
 
     /// Splits the tensor into pieces of these sizes along `dim`. The sizes must sum to that of the dim. The pieces are
@@ -67,22 +56,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, or if the sizes do not sum to that of the dim.
     pub fn split_with_sizes(&self, sizes: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
-        let (sizes, total) = (sizes.into(), self.size_of("split_with_sizes", dim)?);
-        let sum = sizes.as_slice().iter().try_fold(0i64, |sum, &size| sum.checked_add(size).filter(|_| size >= 0));
-        if sum != Some(total) {
-            let what = format!(
-                "split_with_sizes expects split_sizes to be non-negative and to sum exactly to {total} (input \
-                 tensor's size at dimension {dim}), but got split_sizes={:?}",
-                sizes.as_slice()
-            );
-            return Err(Error::shape("split_with_sizes", what, "cover the dim exactly"));
-        }
-        let mut start = 0;
-        let piece = |&size: &i64| {
-            start += size;
-            self.slice(dim, start - size, start, 1)
-        };
-        sizes.as_slice().iter().map(piece).collect()
+        SPLIT_WITH_SIZES.call((self, sizes.into().as_slice(), dim))
     }
 
     /// Splits the tensor into at most `n` pieces of equal size along `dim`. The last piece may be shorter. There are
@@ -91,13 +65,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, if `n` is 0, or if there are more than 2²² pieces.
     pub fn chunk(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
-        let total = self.size_of("chunk", dim)? as usize;
-        match (n, total) {
-            (0, _) => Err(Error::argument("chunk", "cannot make 0 pieces; pass a positive number")),
-            // A dim without elements gives `n` empty pieces.
-            (n, 0) => (0..countable("chunk", n)?).map(|_| self.piece(dim, 0, 0)).collect(),
-            (n, total) => self.split(total.div_ceil(n), dim),
-        }
+        CHUNK.call((self, int(n), dim))
     }
 
     /// Splits the tensor into `n` pieces along `dim`. If they cannot have equal sizes, the first ones have one element
@@ -106,12 +74,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, or if `n` is 0 or more than 2²².
     pub fn tensor_split(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
-        let total = self.size_of("tensor_split", dim)? as usize;
-        if n == 0 {
-            return Err(Error::argument("tensor_split", "number of sections must be larger than 0"));
-        }
-        let start = |piece: usize| piece * (total / n) + piece.min(total % n);
-        (0..countable("tensor_split", n)?).map(|piece| self.piece(dim, start(piece), start(piece + 1))).collect()
+        TENSOR_SPLIT.call((self, int(n), dim))
     }
 
     /// Splits the tensor along `dim` before each of `indices`. An index is interpreted as in [`Tensor::slice`]. The
@@ -120,11 +83,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn tensor_split_at(&self, indices: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
-        self.size_of("tensor_split", dim)?;
-        let indices = indices.into();
-        let starts = std::iter::once(0).chain(indices.as_slice().iter().copied());
-        let ends = indices.as_slice().iter().copied().map(Some).chain([None]);
-        starts.zip(ends).map(|(start, end)| self.slice(dim, start, end, 1)).collect()
+        TENSOR_SPLIT_AT.call((self, indices.into().as_slice(), dim))
     }
 
     /// Like [`Tensor::tensor_split`] with a 0-dim i64 tensor, and like [`Tensor::tensor_split_at`] with a 1-dim one.
@@ -133,19 +92,7 @@ impl Tensor {
     /// # Errors
     /// If the tensor has more dims, another dtype or no data, or if the corresponding method fails.
     pub fn tensor_split_by(&self, tensor: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
-        if tensor.dtype() != DType::I64 || tensor.dim() > 1 {
-            let what = format!(
-                "tensor_split expected tensor_indices_or_sections to be an i64 tensor of at most one dim, but got {}",
-                tensor.ty()
-            );
-            return Err(Error::shape("tensor_split", what, "pass a count or a list of indices"));
-        }
-        let numbers: Vec<i64> = tensor.to_vec()?;
-        if tensor.dim() == 1 {
-            return self.tensor_split_at(numbers, dim);
-        }
-        let n = numbers.first().and_then(|&n| usize::try_from(n).ok());
-        self.tensor_split(n.unwrap_or(0), dim)
+        TENSOR_SPLIT_BY.call((self, tensor, dim))
     }
 
     /// Splits the tensor into one tensor per index of `dim`, which is removed. The results are views.
@@ -153,11 +100,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, or if it has more than 2²² indices.
     pub fn unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
-        let at = normalize_dim("unbind", dim, self.dim())?;
-        let Some(&size) = self.sizes().get(at) else {
-            return Err(Error::index("unbind", "a 0-dim tensor has no dims", "unsqueeze it first"));
-        };
-        (0..countable("unbind", size)?).map(|index| self.select(dim, index as i64)).collect()
+        UNBIND.call((self, dim))
     }
 
     fn piece(&self, dim: i64, start: usize, end: usize) -> Result<Tensor> {
@@ -185,37 +128,20 @@ fn countable(op: &str, n_pieces: usize) -> Result<usize> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .composite(&SPLIT, |x: &Tensor, size: i64, dim: i64| x.split(length("split", size)?, dim))?
-        .composite(&SPLIT_WITH_SIZES, |x: &Tensor, sizes: &[i64], dim: i64| x.split_with_sizes(sizes, dim))?
-        .composite(&UNBIND, Tensor::unbind)?
+        .composite(&SPLIT, split)?
+        .composite(&SPLIT_WITH_SIZES, split_with_sizes)?
+        .composite(&UNBIND, unbind)?
         .composite(&NARROW, narrow)?
         .def_kernel("narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", narrow_from)?
         .def_kernel(
             "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
             |x: &Tensor, sizes: &[i64], dim: i64| x.split_with_sizes(sizes, dim),
         )?
-        .def_kernel(
-            "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
-            |x: &Tensor, n: i64, dim: i64| x.chunk(length("chunk", n)?, dim),
-        )?
-        .def_kernel(
-            "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
-            |x: &Tensor, n: i64, dim: i64| x.tensor_split(usize::try_from(n).unwrap_or(0), dim),
-        )?
-        .def_kernel(
-            "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
-            |x: &Tensor, indices: &[i64], dim: i64| x.tensor_split_at(indices, dim),
-        )?
-        .def_kernel(
-            "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int \
-             dim=0) -> Tensor(a)[]",
-            Tensor::tensor_split_by,
-        )?;
+        .composite(&CHUNK, chunk)?
+        .composite(&TENSOR_SPLIT, tensor_split)?
+        .composite(&TENSOR_SPLIT_AT, tensor_split_at)?
+        .composite(&TENSOR_SPLIT_BY, tensor_split_by)?;
     Ok(())
-}
-
-fn narrow(x: &Tensor, dim: i64, start: i64, n: i64) -> Result<Tensor> {
-    x.narrow(dim, start, length("narrow", n)?)
 }
 
 fn narrow_from(x: &Tensor, dim: i64, start: &Tensor, n: i64) -> Result<Tensor> {
@@ -232,4 +158,106 @@ fn length(op: &str, number: i64) -> Result<usize> {
         let what = format!("{op} expects a length that is non-negative, but got {number}");
         Error::shape(op, what, "lengths count elements")
     })
+}
+
+/// The piece from `start` on.
+fn narrow(x: &Tensor, dim: i64, start: i64, n: i64) -> Result<Tensor> {
+    let length = length("narrow", n)?;
+    let size = x.size_of("narrow", dim)?;
+    if start < -size || start > size {
+        let what = "start".into();
+        return Err(Error::OutOfRange { op: "narrow".into(), what, low: -size, high: size, got: start });
+    }
+    let from = if start < 0 { start + size } else { start };
+    match i64::try_from(length).ok().and_then(|length| from.checked_add(length)) {
+        Some(end) if end <= size => x.slice(dim, from, end, 1),
+        Some(_) | None => {
+            let what = format!("start ({start}) + length ({length}) exceeds dimension size ({size})");
+            Err(Error::shape("narrow", what, "stay inside the dim"))
+        }
+    }
+}
+
+fn split(x: &Tensor, size: i64, dim: i64) -> Result<Vec<Tensor>> {
+    let size = length("split", size)?;
+    let total = x.size_of("split", dim)? as usize;
+    if size == 0 && total != 0 {
+        let what = format!("split_size can only be 0 if dimension size is 0, but got dimension size of {total}");
+        return Err(Error::shape("split", what, "pass a positive size"));
+    }
+    let n_pieces = if size == 0 { 1 } else { total.div_ceil(size).max(1) };
+    (0..countable("split", n_pieces)?)
+        .map(|piece| x.piece(dim, piece * size, (piece * size).saturating_add(size)))
+        .collect()
+}
+
+fn split_with_sizes(x: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Tensor>> {
+    let total = x.size_of("split_with_sizes", dim)?;
+    let sum = sizes.iter().try_fold(0i64, |sum, &size| sum.checked_add(size).filter(|_| size >= 0));
+    if sum != Some(total) {
+        let what = format!(
+            "split_with_sizes expects split_sizes to be non-negative and to sum exactly to {total} (input \
+             tensor's size at dimension {dim}), but got split_sizes={:?}",
+            sizes
+        );
+        return Err(Error::shape("split_with_sizes", what, "cover the dim exactly"));
+    }
+    let mut start = 0;
+    let piece = |&size: &i64| {
+        start += size;
+        x.slice(dim, start - size, start, 1)
+    };
+    sizes.iter().map(piece).collect()
+}
+
+fn chunk(x: &Tensor, n: i64, dim: i64) -> Result<Vec<Tensor>> {
+    let n = length("chunk", n)?;
+    let total = x.size_of("chunk", dim)? as usize;
+    match (n, total) {
+        (0, _) => Err(Error::argument("chunk", "cannot make 0 pieces; pass a positive number")),
+        // A dim without elements gives `n` empty pieces.
+        (n, 0) => (0..countable("chunk", n)?).map(|_| x.piece(dim, 0, 0)).collect(),
+        (n, total) => x.split(total.div_ceil(n), dim),
+    }
+}
+
+fn tensor_split(x: &Tensor, n: i64, dim: i64) -> Result<Vec<Tensor>> {
+    let n = usize::try_from(n).unwrap_or(0);
+    let total = x.size_of("tensor_split", dim)? as usize;
+    if n == 0 {
+        return Err(Error::argument("tensor_split", "number of sections must be larger than 0"));
+    }
+    let start = |piece: usize| piece * (total / n) + piece.min(total % n);
+    (0..countable("tensor_split", n)?).map(|piece| x.piece(dim, start(piece), start(piece + 1))).collect()
+}
+
+fn tensor_split_at(x: &Tensor, indices: &[i64], dim: i64) -> Result<Vec<Tensor>> {
+    x.size_of("tensor_split", dim)?;
+    let starts = std::iter::once(0).chain(indices.iter().copied());
+    let ends = indices.iter().copied().map(Some).chain([None]);
+    starts.zip(ends).map(|(start, end)| x.slice(dim, start, end, 1)).collect()
+}
+
+fn tensor_split_by(x: &Tensor, tensor: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
+    if tensor.dtype() != DType::I64 || tensor.dim() > 1 {
+        let what = format!(
+            "tensor_split expected tensor_indices_or_sections to be an i64 tensor of at most one dim, but got {}",
+            tensor.ty()
+        );
+        return Err(Error::shape("tensor_split", what, "pass a count or a list of indices"));
+    }
+    let numbers: Vec<i64> = tensor.to_vec()?;
+    if tensor.dim() == 1 {
+        return x.tensor_split_at(numbers, dim);
+    }
+    let n = numbers.first().and_then(|&n| usize::try_from(n).ok());
+    x.tensor_split(n.unwrap_or(0), dim)
+}
+
+fn unbind(x: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
+    let at = normalize_dim("unbind", dim, x.dim())?;
+    let Some(&size) = x.sizes().get(at) else {
+        return Err(Error::index("unbind", "a 0-dim tensor has no dims", "unsqueeze it first"));
+    };
+    (0..countable("unbind", size)?).map(|index| x.select(dim, index as i64)).collect()
 }

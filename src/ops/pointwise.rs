@@ -163,19 +163,27 @@ impl Tensor {
         clamp clamp_(min: Option<Scalar>, max: Option<Scalar>)
             |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min, max }));
 
-        /// Clamps elements from below. See [`Tensor::clamp`].
-        ///
-        /// # Errors
-        /// If the dtype is bool.
-        clamp_min clamp_min_(min: impl Into<Scalar>)
-            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: Some(min.into()), max: None }));
+    }
 
-        /// Clamps elements from above. See [`Tensor::clamp`].
-        ///
-        /// # Errors
-        /// If the dtype is bool.
-        clamp_max clamp_max_(max: impl Into<Scalar>)
-            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min: None, max: Some(max.into()) }));
+    /// Clamps elements from below. See [`Tensor::clamp`].
+    ///
+    /// # Errors
+    /// If the dtype is bool.
+    pub fn clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
+        CLAMP_MIN.call((self, min.into()))
+    }
+
+    /// Clamps elements from above. See [`Tensor::clamp`].
+    ///
+    /// # Errors
+    /// If the dtype is bool.
+    pub fn clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
+        CLAMP_MAX.call((self, max.into()))
+    }
+
+    in_place_methods! {
+        clamp_min clamp_min_ CLAMP_MIN (min: impl Into<Scalar>) (self, min.into());
+        clamp_max clamp_max_ CLAMP_MAX (max: impl Into<Scalar>) (self, max.into());
     }
 
     /// Each element to the power of `exponent`, a number or a tensor, computed in f64. The result is f64. Sizes are
@@ -257,8 +265,16 @@ fn choices(library: &mut Library) -> Result<()> {
         .def_kernel("max.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.maximum(other))?
         .def_kernel("min.other(Tensor self, Tensor other) -> Tensor", |x: &Tensor, other: &Tensor| x.minimum(other))?
         .composite(&CLAMP, clamp)?
-        .composite(&CLAMP_MIN, |x: &Tensor, min: Scalar| x.clamp_min(min))?
-        .composite(&CLAMP_MAX, |x: &Tensor, max: Scalar| x.clamp_max(max))?
+        .composite_and_in_place(
+            &CLAMP_MIN,
+            |x: &Tensor, min: Scalar| x.clamp(Some(min), None),
+            |x: &Tensor, min: Scalar| x.clamp_(Some(min), None).map(|()| x.clone()),
+        )?
+        .composite_and_in_place(
+            &CLAMP_MAX,
+            |x: &Tensor, max: Scalar| x.clamp(None, Some(max)),
+            |x: &Tensor, max: Scalar| x.clamp_(None, Some(max)).map(|()| x.clone()),
+        )?
         .composite(&CLAMP_MIN_TENSOR, |x: &Tensor, min: &Tensor| x.maximum(min))?
         .composite(&CLAMP_MAX_TENSOR, |x: &Tensor, max: &Tensor| x.minimum(max))?;
     Ok(())

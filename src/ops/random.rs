@@ -13,10 +13,66 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Argsort, Drawn, Ints, RandomBernoulli, RandomRange, ints};
 use crate::ir::shape::{checked_numel, elementwise_strides};
 use crate::ir::{Attrs, DType, MemoryFormat, Op, TensorType, random};
-use crate::ops::arguments::{check_storage, count, counts};
+use crate::ops::arguments::{check_storage, count, counts, int, int_list};
+use crate::ops::composite::Composite;
 use crate::ops::factories::{laid_out, strides_like};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
+
+/// The schema of a factory: its text up to the options, the default dtype, and what follows the options.
+macro_rules! schema {
+    ($head:expr, $dtype:literal) => {
+        schema!($head, $dtype, "")
+    };
+    ($head:expr, $dtype:literal, $tail:literal) => {
+        concat!(
+            $head,
+            "ScalarType? dtype=",
+            $dtype,
+            ", Layout? layout=None, Device? device=None, bool? pin_memory=None",
+            $tail,
+            ") -> Tensor"
+        )
+    };
+}
+
+macro_rules! like {
+    ($head:expr) => {
+        schema!($head, "None", ", MemoryFormat? memory_format=None")
+    };
+}
+
+// Of uniform and of normal numbers, without and with a generator.
+static RAND: [Composite; 2] = [
+    Composite::new(schema!("rand(SymInt[] size, *, ", "None")),
+    Composite::new(schema!("randn(SymInt[] size, *, ", "None")),
+];
+static RAND_BY: [Composite; 2] = [
+    Composite::new(schema!("rand.generator(SymInt[] size, *, Generator? generator, ", "None")),
+    Composite::new(schema!("randn.generator(SymInt[] size, *, Generator? generator, ", "None")),
+];
+static RAND_LIKE: [Composite; 2] =
+    [Composite::new(like!("rand_like(Tensor self, *, ")), Composite::new(like!("randn_like(Tensor self, *, "))];
+const RAND_LIKE_BY: [&str; 2] = [
+    like!("rand_like.generator(Tensor self, *, Generator? generator, "),
+    like!("randn_like.generator(Tensor self, *, Generator? generator, "),
+];
+static RANDINT: Composite = Composite::new(schema!("randint.low(SymInt low, SymInt high, SymInt[] size, *, ", "long"));
+static RANDINT_BY: Composite = Composite::new(schema!(
+    "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ",
+    "long"
+));
+static RANDPERM: Composite = Composite::new(schema!("randperm(SymInt n, *, ", "long"));
+static RANDPERM_BY: Composite =
+    Composite::new(schema!("randperm.generator(SymInt n, *, Generator? generator, ", "long"));
+static BERNOULLI: Composite = Composite::new("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor");
+
+// The options that methods leave out.
+const NO_DTYPE: Option<DType> = None;
+const NO_LAYOUT: Option<TensorLayout> = None;
+const NO_DEVICE: Option<Device> = None;
+const UNPINNED: Option<bool> = None;
+const NO_FORMAT: Option<MemoryFormat> = None;
 
 /// The generator and the device of a draw.
 #[derive(Clone, Copy)]
@@ -27,8 +83,6 @@ pub(crate) struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    const CPU: Draw<'static> = Draw { generator: None, device: Device::CPU };
-
     /// The key for `n` numbers of `words` words each. Nothing is drawn for the meta device.
     fn key(self, op: &str, n: usize, words: usize, dtype: DType) -> Result<Tensor> {
         if let Some(generator) = self.generator
@@ -199,7 +253,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if there are too many elements, or if there is not enough memory.
     pub fn rand(sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        Draw::CPU.uniform(sizes, dtype)
+        RAND[0].call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Random numbers of the standard normal distribution. The dtype must be floating. The result is row-major and on
@@ -208,7 +262,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::rand`].
     pub fn randn(sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        Draw::CPU.normal(sizes, dtype)
+        RAND[1].call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Uniform random integers from `low` to below `high`, as i64. The result is row-major and on the CPU.
@@ -216,7 +270,7 @@ impl Tensor {
     /// # Errors
     /// If the range is empty, if there are too many elements, or if there is not enough memory.
     pub fn randint(low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
-        Draw::CPU.integers(low, high, sizes, DType::I64)
+        RANDINT.call((low, high, &int_list(sizes)[..], Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// A random permutation of the integers from 0 to below `n`: 1-dim, i64, on the CPU.
@@ -224,7 +278,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn randperm(n: usize) -> Result<Tensor> {
-        Draw::CPU.permutation(n, DType::I64)
+        RANDPERM.call((int(n), Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Uniform random numbers in [0, 1), with the sizes, dtype, device and memory order of this tensor.
@@ -232,7 +286,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if there is not enough memory.
     pub fn rand_like(&self) -> Result<Tensor> {
-        like(self, |sizes| self.draw().uniform(sizes, self.dtype()))
+        RAND_LIKE[0].call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, NO_FORMAT))
     }
 
     /// Random numbers of the standard normal distribution. See [`Tensor::rand_like`].
@@ -240,7 +294,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::rand_like`].
     pub fn randn_like(&self) -> Result<Tensor> {
-        like(self, |sizes| self.draw().normal(sizes, self.dtype()))
+        RAND_LIKE[1].call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, NO_FORMAT))
     }
 
     /// Random zeros and ones. The elements of this tensor are the probabilities of a one. Sizes and dtype are kept.
@@ -248,7 +302,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if there is not enough memory.
     pub fn bernoulli(&self) -> Result<Tensor> {
-        self.draw().bernoulli_of(self)
+        BERNOULLI.call((self, None::<&Generator>))
     }
 
     /// A draw by the default generator of this tensor's device.
@@ -263,7 +317,7 @@ impl Generator {
     /// # Errors
     /// Same as [`Tensor::rand`].
     pub fn rand(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        self.draws().uniform(sizes, dtype)
+        RAND_BY[0].call((&int_list(sizes)[..], Some(self), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Like [`Tensor::randn`], with this generator.
@@ -271,7 +325,7 @@ impl Generator {
     /// # Errors
     /// Same as [`Tensor::randn`].
     pub fn randn(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        self.draws().normal(sizes, dtype)
+        RAND_BY[1].call((&int_list(sizes)[..], Some(self), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Like [`Tensor::randint`], with this generator.
@@ -279,7 +333,8 @@ impl Generator {
     /// # Errors
     /// Same as [`Tensor::randint`].
     pub fn randint(&self, low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
-        self.draws().integers(low, high, sizes, DType::I64)
+        let dtype = Some(DType::I64);
+        RANDINT_BY.call((low, high, &int_list(sizes)[..], Some(self), dtype, NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Like [`Tensor::randperm`], with this generator.
@@ -287,7 +342,7 @@ impl Generator {
     /// # Errors
     /// Same as [`Tensor::randperm`].
     pub fn randperm(&self, n: usize) -> Result<Tensor> {
-        self.draws().permutation(n, DType::I64)
+        RANDPERM_BY.call((int(n), Some(self), Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
 
     /// Like [`Tensor::bernoulli`], with this generator.
@@ -295,11 +350,7 @@ impl Generator {
     /// # Errors
     /// Same as [`Tensor::bernoulli`]. Also if the probabilities are on another kind of device.
     pub fn bernoulli(&self, probabilities: &Tensor) -> Result<Tensor> {
-        Draw { generator: Some(self), device: probabilities.device() }.bernoulli_of(probabilities)
-    }
-
-    fn draws(&self) -> Draw<'_> {
-        Draw { generator: Some(self), device: self.device() }
+        BERNOULLI.call((probabilities, Some(self)))
     }
 }
 
@@ -316,29 +367,22 @@ pub(crate) fn key_of(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
-const GENERATOR: &str = "*, Generator? generator=None";
-
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     factories(library)?;
     integers(library)?;
     library
-        .def_kernel(&format!("bernoulli(Tensor self, {GENERATOR}) -> Tensor"), bernoulli)?
-        .def_kernel(&format!("bernoulli.p(Tensor self, float p, {GENERATOR}) -> Tensor"), bernoulli_p)?;
+        .composite(&BERNOULLI, bernoulli)?
+        .def_kernel("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", bernoulli_p)?;
     Ok(())
 }
 
 /// The parameters for dtype, layout and device.
-fn options(dtype: &str) -> String {
-    format!("ScalarType? dtype={dtype}, Layout? layout=None, Device? device=None, bool? pin_memory=None")
-}
-
 /// Uniform and normal numbers, with and without a generator.
 fn factories(library: &mut Library) -> Result<()> {
     type Numbers = fn(Draw<'_>, &[usize], DType) -> Result<Tensor>;
-    let options = options("None");
     let uniform: Numbers = |draw, sizes, dtype| draw.uniform(sizes, dtype);
     let normal: Numbers = |draw, sizes, dtype| draw.normal(sizes, dtype);
-    for (name, numbers) in [("rand", uniform), ("randn", normal)] {
+    for (at, (name, numbers)) in [("rand", uniform), ("randn", normal)].into_iter().enumerate() {
         let sized = move |sizes: &[i64],
                           generator: Option<&Generator>,
                           dtype: Option<DType>,
@@ -360,16 +404,16 @@ fn factories(library: &mut Library) -> Result<()> {
             laid_out(model.sizes(), &strides_like(model, format)?, make)
         };
         library
-            .def_kernel(
-                &format!("{name}(SymInt[] size, *, {options}) -> Tensor"),
+            .composite(
+                &RAND[at],
                 move |sizes: &[i64],
                       dtype: Option<DType>,
                       layout: Option<TensorLayout>,
                       device: Option<Device>,
                       pin_memory: Option<bool>| sized(sizes, None, dtype, layout, device, pin_memory),
             )?
-            .def_kernel(
-                &format!("{name}.generator(SymInt[] size, *, Generator? generator, {options}) -> Tensor"),
+            .composite(
+                &RAND_BY[at],
                 move |sizes: &[i64],
                       generator: Option<&Generator>,
                       dtype: Option<DType>,
@@ -379,8 +423,8 @@ fn factories(library: &mut Library) -> Result<()> {
                     sized(sizes, generator, dtype, layout, device, pin_memory)
                 },
             )?
-            .def_kernel(
-                &format!("{name}_like(Tensor self, *, {options}, MemoryFormat? memory_format=None) -> Tensor"),
+            .composite(
+                &RAND_LIKE[at],
                 move |model: &Tensor,
                       dtype: Option<DType>,
                       layout: Option<TensorLayout>,
@@ -390,23 +434,16 @@ fn factories(library: &mut Library) -> Result<()> {
                     alike(model, None, dtype, layout, device, pin_memory, format)
                 },
             )?
-            .def_kernel(
-                &format!(
-                    "{name}_like.generator(Tensor self, *, Generator? generator, {options}, MemoryFormat? \
-                     memory_format=None) -> Tensor"
-                ),
-                alike,
-            )?;
+            .def_kernel(RAND_LIKE_BY[at], alike)?;
     }
     Ok(())
 }
 
 /// Integers and permutations.
 fn integers(library: &mut Library) -> Result<()> {
-    let long = options("long");
     library
         .def_kernel(
-            &format!("randint(SymInt high, SymInt[] size, *, {long}) -> Tensor"),
+            schema!("randint(SymInt high, SymInt[] size, *, ", "long"),
             |high: i64,
              sizes: &[i64],
              dtype: Option<DType>,
@@ -415,7 +452,7 @@ fn integers(library: &mut Library) -> Result<()> {
              pin_memory: Option<bool>| randint(0, high, sizes, None, dtype, layout, device, pin_memory),
         )?
         .def_kernel(
-            &format!("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, {long}) -> Tensor"),
+            schema!("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ", "long"),
             |high: i64,
              sizes: &[i64],
              generator: Option<&Generator>,
@@ -426,8 +463,8 @@ fn integers(library: &mut Library) -> Result<()> {
                 randint(0, high, sizes, generator, dtype, layout, device, pin_memory)
             },
         )?
-        .def_kernel(
-            &format!("randint.low(SymInt low, SymInt high, SymInt[] size, *, {long}) -> Tensor"),
+        .composite(
+            &RANDINT,
             |low: i64,
              high: i64,
              sizes: &[i64],
@@ -436,22 +473,16 @@ fn integers(library: &mut Library) -> Result<()> {
              device: Option<Device>,
              pin_memory: Option<bool>| randint(low, high, sizes, None, dtype, layout, device, pin_memory),
         )?
-        .def_kernel(
-            &format!(
-                "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, {long}) -> \
-                 Tensor"
-            ),
-            randint,
-        )?
-        .def_kernel(
-            &format!("randperm(SymInt n, *, {long}) -> Tensor"),
+        .composite(&RANDINT_BY, randint)?
+        .composite(
+            &RANDPERM,
             |n: i64,
              dtype: Option<DType>,
              layout: Option<TensorLayout>,
              device: Option<Device>,
              pin_memory: Option<bool>| randperm(n, None, dtype, layout, device, pin_memory),
         )?
-        .def_kernel(&format!("randperm.generator(SymInt n, *, Generator? generator, {long}) -> Tensor"), randperm)?;
+        .composite(&RANDPERM_BY, randperm)?;
     Ok(())
 }
 

@@ -7,8 +7,20 @@ use crate::device::Generator;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::ops::composite::Composite;
 use crate::ops::random::{Draw, like, need_float, whole_numbers};
 use crate::tensor::handle::Tensor;
+
+macro_rules! write {
+    ($name_and_arguments:literal) => {
+        concat!($name_and_arguments, ", *, Generator? generator=None) -> Tensor(a!)")
+    };
+}
+
+static UNIFORM: Composite = Composite::new(write!("uniform_(Tensor(a!) self, float from=0, float to=1"));
+static NORMAL: Composite = Composite::new(write!("normal_(Tensor(a!) self, float mean=0, float std=1"));
+static BERNOULLI: Composite = Composite::new(write!("bernoulli_.float(Tensor(a!) self, float p=0.5"));
+static RANDOM: Composite = Composite::new(write!("random_.from(Tensor(a!) self, int from, int? to"));
 
 impl Tensor {
     /// Fills the tensor with uniform random numbers in [`from`, `to`). 16-bit floats may be rounded to `to`.
@@ -16,7 +28,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if `from` is greater than `to`, or if [`Tensor::copy_`] fails.
     pub fn uniform_(&self, from: f64, to: f64) -> Result<()> {
-        uniform(self, from, to, None)
+        UNIFORM.call::<_, Tensor>((self, from, to, None::<&Generator>)).map(|_| ())
     }
 
     /// Fills the tensor with random numbers of the normal distribution.
@@ -24,7 +36,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if `std` is negative, or if [`Tensor::copy_`] fails.
     pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
-        normal(self, mean, std, None)
+        NORMAL.call::<_, Tensor>((self, mean, std, None::<&Generator>)).map(|_| ())
     }
 
     /// Fills the tensor with random ones (with probability `p`) and zeros. The dtype can be any.
@@ -32,7 +44,7 @@ impl Tensor {
     /// # Errors
     /// If `p` is not between 0 and 1, or if [`Tensor::copy_`] fails.
     pub fn bernoulli_(&self, p: f64) -> Result<()> {
-        bernoulli(self, p, None)
+        BERNOULLI.call::<_, Tensor>((self, p, None::<&Generator>)).map(|_| ())
     }
 
     /// Fills the tensor with uniform random integers from `low` to below `high`. The dtype can be any.
@@ -40,45 +52,34 @@ impl Tensor {
     /// # Errors
     /// If the range is empty or does not fit the dtype, or if [`Tensor::copy_`] fails.
     pub fn random_(&self, low: i64, high: i64) -> Result<()> {
-        integers(self, low, high, None)
+        RANDOM.call::<_, Tensor>((self, low, Some(high), None::<&Generator>)).map(|_| ())
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    let write = |rest: &str| format!("{rest}, *, Generator? generator=None) -> Tensor(a!)");
     library
+        .composite(&UNIFORM, |x: &Tensor, from: f64, to: f64, generator: Option<&Generator>| {
+            uniform(x, from, to, generator).map(|()| x.clone())
+        })?
+        .composite(&NORMAL, |x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>| {
+            normal(x, mean, std, generator).map(|()| x.clone())
+        })?
+        .composite(&BERNOULLI, |x: &Tensor, p: f64, generator: Option<&Generator>| {
+            bernoulli(x, p, generator).map(|()| x.clone())
+        })?
         .def_kernel(
-            &write("uniform_(Tensor(a!) self, float from=0, float to=1"),
-            |x: &Tensor, from: f64, to: f64, generator: Option<&Generator>| {
-                uniform(x, from, to, generator).map(|()| x.clone())
-            },
-        )?
-        .def_kernel(
-            &write("normal_(Tensor(a!) self, float mean=0, float std=1"),
-            |x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>| {
-                normal(x, mean, std, generator).map(|()| x.clone())
-            },
-        )?
-        .def_kernel(
-            &write("bernoulli_.float(Tensor(a!) self, float p=0.5"),
-            |x: &Tensor, p: f64, generator: Option<&Generator>| bernoulli(x, p, generator).map(|()| x.clone()),
-        )?
-        .def_kernel(
-            &write("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
+            write!("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
             |x: &Tensor, p: &Tensor, generator: Option<&Generator>| bernoulli_of(x, p, generator).map(|()| x.clone()),
         )?
+        .composite(&RANDOM, |x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>| {
+            let to = to.unwrap_or(end_of(x.dtype()));
+            integers(x, from, to, generator).map(|()| x.clone())
+        })?
         .def_kernel(
-            &write("random_.from(Tensor(a!) self, int from, int? to"),
-            |x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>| {
-                let to = to.unwrap_or(end_of(x.dtype()));
-                integers(x, from, to, generator).map(|()| x.clone())
-            },
-        )?
-        .def_kernel(
-            &write("random_.to(Tensor(a!) self, int to"),
+            write!("random_.to(Tensor(a!) self, int to"),
             |x: &Tensor, to: i64, generator: Option<&Generator>| integers(x, 0, to, generator).map(|()| x.clone()),
         )?
-        .def_kernel(&write("random_(Tensor(a!) self"), |x: &Tensor, generator: Option<&Generator>| {
+        .def_kernel(write!("random_(Tensor(a!) self"), |x: &Tensor, generator: Option<&Generator>| {
             integers(x, 0, end_of(x.dtype()), generator).map(|()| x.clone())
         })?;
     Ok(())

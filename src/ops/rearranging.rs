@@ -7,13 +7,24 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{self, Repeat};
 use crate::ir::shape::{checked_numel, normalize_dim};
 use crate::ir::{Attrs, DType, MemoryFormat, Op};
-use crate::ops::arguments::count;
-use crate::ops::conversions::ordered;
+use crate::ops::arguments::ordered;
+use crate::ops::arguments::{count, int};
+use crate::ops::composite::Composite;
 use crate::ops::dims::{Dims, ints};
 use crate::ops::indexing::at_least_1d;
 use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
+
+static TILE: Composite = Composite::new("tile(Tensor self, SymInt[] dims) -> Tensor");
+static ROLL: Composite = Composite::new("roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor");
+static ROT90: Composite = Composite::new("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor");
+static REPEAT_INTERLEAVE: Composite = Composite::new(
+    "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+);
+static REPEAT_INTERLEAVE_EACH: Composite = Composite::new(
+    "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+);
 
 /// Permuted elements.
 impl Tensor {
@@ -39,9 +50,7 @@ impl Tensor {
     /// # Errors
     /// If a count is negative.
     pub fn tile(&self, counts: impl Into<Dims>) -> Result<Tensor> {
-        let counts = counts.into();
-        let missing = self.dim().saturating_sub(counts.as_slice().len());
-        self.repeat([&vec![1; missing], counts.as_slice()].concat())
+        TILE.call((self, counts.into().as_slice()))
     }
 
     /// Shifts the elements by `shifts[i]` positions along `dims[i]`. Elements beyond the end come back at the start.
@@ -51,21 +60,7 @@ impl Tensor {
     /// # Errors
     /// If there are no shifts or not one per dim, or if a dim is out of range.
     pub fn roll(&self, shifts: impl Into<Dims>, dims: impl Into<Dims>) -> Result<Tensor> {
-        let (shifts, dims) = (shifts.into(), dims.into());
-        match (shifts.as_slice(), dims.as_slice()) {
-            (&[shift], []) => self.flatten(0, -1)?.roll(shift, 0)?.reshape(self.sizes()),
-            (shifts, dims) if shifts.len() != dims.len() || shifts.is_empty() => {
-                let what = format!("shifts and dimensions must align. shifts: {shifts:?}, dims: {dims:?}");
-                Err(Error::shape("roll", what, "give one shift per dim"))
-            }
-            (shifts, dims) => {
-                let mut rolled = self.clone();
-                for (&shift, &dim) in shifts.iter().zip(dims) {
-                    rolled = rolled.rolled(shift, dim)?;
-                }
-                if rolled.is_handle_of(self) { self.copy() } else { Ok(rolled) }
-            }
-        }
+        ROLL.call((self, shifts.into().as_slice(), dims.into().as_slice()))
     }
 
     fn rolled(&self, shift: i64, dim: i64) -> Result<Tensor> {
@@ -86,21 +81,7 @@ impl Tensor {
     /// # Errors
     /// If `dims` are not two different dims.
     pub fn rot90(&self, n: i64, dims: impl Into<Dims>) -> Result<Tensor> {
-        let dims = dims.into();
-        let &[first, second] = dims.as_slice() else {
-            let what = format!("expected total rotation dims == 2, but got dims = {:?}", dims.as_slice());
-            return Err(Error::shape("rot90", what, "name two dims"));
-        };
-        if normalize_dim("rot90", first, self.dim())? == normalize_dim("rot90", second, self.dim())? {
-            let what = format!("expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}");
-            return Err(Error::shape("rot90", what, "name two dims"));
-        }
-        match n.rem_euclid(4) {
-            0 => self.copy(),
-            1 => self.flip(second)?.transpose(first, second),
-            2 => self.flip([first, second]),
-            _ => self.flip(first)?.transpose(first, second),
-        }
+        ROT90.call((self, n, dims.into().as_slice()))
     }
 }
 
@@ -112,17 +93,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn repeat_interleave(&self, repeats: usize, dim: impl Into<Option<i64>>) -> Result<Tensor> {
-        let (x, dim) = self.line_for(dim.into())?;
-        let at = normalize_dim("repeat_interleave", dim, x.dim())?;
-        let mut sizes = x.sizes().to_vec();
-        sizes.insert(at + 1, repeats);
-        checked_numel("repeat_interleave", &sizes, x.dtype().size())?;
-        let repeated = x.unsqueeze(at as i64 + 1)?.expand(&sizes[..])?;
-        sizes.remove(at + 1);
-        // The number of elements was checked. It may be 0.
-        sizes[at] = sizes[at].saturating_mul(repeats);
-        // Always a copy, even where a view would do.
-        call(Op::Clone, &[&repeated], &ordered(MemoryFormat::Contiguous))?.view(&sizes[..])
+        REPEAT_INTERLEAVE.call((self, int(repeats), dim.into(), None::<i64>))
     }
 
     /// Like [`Tensor::repeat_interleave`], with a number of repeats per element of `dim`, or one for all. `repeats` is
@@ -132,18 +103,7 @@ impl Tensor {
     /// If the dim is out of range, if a number is negative, if there is not one number per element, or if
     /// [`Tensor::nonzero`] fails.
     pub fn repeat_interleave_each(&self, repeats: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
-        let (x, dim) = self.line_for(dim.into())?;
-        let at = normalize_dim("repeat_interleave", dim, x.dim())?;
-        let repeats = if repeats.numel() == 1 && repeats.dim() <= 1 {
-            repeats.reshape([1])?.expand([x.sizes()[at] as i64])?
-        } else {
-            repeats.clone()
-        };
-        if repeats.sizes() != [x.sizes()[at]] {
-            let what = format!("repeats of shape {:?} for dim {dim} of shape {:?}", repeats.sizes(), x.sizes());
-            return Err(Error::shape("repeat_interleave", what, "give one number, or one per element of the dim"));
-        }
-        x.index_select(dim, &repeated_places(&repeats)?)
+        REPEAT_INTERLEAVE_EACH.call((self, repeats, dim.into(), None::<i64>))
     }
 
     /// The tensor with the dim, or all elements as one dim.
@@ -181,29 +141,11 @@ pub(crate) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("tile(Tensor self, SymInt[] dims) -> Tensor", |x: &Tensor, counts: &[i64]| x.tile(counts))?
-        .def_kernel(
-            "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-            |x: &Tensor, shifts: &[i64], dims: &[i64]| x.roll(shifts, dims),
-        )?
-        .def_kernel("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", |x: &Tensor, n: i64, dims: &[i64]| {
-            x.rot90(n, dims)
-        })?
-        .def_kernel(
-            "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> \
-             Tensor",
-            |x: &Tensor, repeats: i64, dim: Option<i64>, size: Option<i64>| {
-                let repeated = x.repeat_interleave(count("repeat_interleave", repeats)?, dim)?;
-                of_size(repeated, dim, size)
-            },
-        )?
-        .def_kernel(
-            "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) \
-             -> Tensor",
-            |x: &Tensor, repeats: &Tensor, dim: Option<i64>, size: Option<i64>| {
-                of_size(x.repeat_interleave_each(repeats, dim)?, dim, size)
-            },
-        )?
+        .composite(&TILE, tile)?
+        .composite(&ROLL, roll)?
+        .composite(&ROT90, rot90)?
+        .composite(&REPEAT_INTERLEAVE, repeat_interleave)?
+        .composite(&REPEAT_INTERLEAVE_EACH, repeat_interleave_each)?
         .def_kernel(
             "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
             |repeats: &Tensor, size: Option<i64>| {
@@ -222,4 +164,76 @@ fn of_size(x: Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
     }
     let what = format!("output_size is {size}, but the repeats add up to {}", x.sizes()[dim]);
     Err(Error::argument("repeat_interleave", what))
+}
+
+fn tile(x: &Tensor, counts: &[i64]) -> Result<Tensor> {
+    let missing = x.dim().saturating_sub(counts.len());
+    x.repeat([&vec![1; missing], counts].concat())
+}
+
+fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
+    match (shifts, dims) {
+        (&[shift], []) => x.flatten(0, -1)?.roll(shift, 0)?.reshape(x.sizes()),
+        (shifts, dims) if shifts.len() != dims.len() || shifts.is_empty() => {
+            let what = format!("shifts and dimensions must align. shifts: {shifts:?}, dims: {dims:?}");
+            Err(Error::shape("roll", what, "give one shift per dim"))
+        }
+        (shifts, dims) => {
+            let mut rolled = x.clone();
+            for (&shift, &dim) in shifts.iter().zip(dims) {
+                rolled = rolled.rolled(shift, dim)?;
+            }
+            if rolled.is_handle_of(x) { x.copy() } else { Ok(rolled) }
+        }
+    }
+}
+
+fn rot90(x: &Tensor, n: i64, dims: &[i64]) -> Result<Tensor> {
+    let &[first, second] = dims else {
+        let what = format!("expected total rotation dims == 2, but got dims = {dims:?}");
+        return Err(Error::shape("rot90", what, "name two dims"));
+    };
+    if normalize_dim("rot90", first, x.dim())? == normalize_dim("rot90", second, x.dim())? {
+        let what = format!("expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}");
+        return Err(Error::shape("rot90", what, "name two dims"));
+    }
+    match n.rem_euclid(4) {
+        0 => x.copy(),
+        1 => x.flip(second)?.transpose(first, second),
+        2 => x.flip([first, second]),
+        _ => x.flip(first)?.transpose(first, second),
+    }
+}
+
+fn repeat_interleave(x: &Tensor, repeats: i64, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
+    let repeats = count("repeat_interleave", repeats)?;
+    let wanted = dim;
+    let (x, dim) = x.line_for(dim)?;
+    let at = normalize_dim("repeat_interleave", dim, x.dim())?;
+    let mut sizes = x.sizes().to_vec();
+    sizes.insert(at + 1, repeats);
+    checked_numel("repeat_interleave", &sizes, x.dtype().size())?;
+    let repeated = x.unsqueeze(at as i64 + 1)?.expand(&sizes[..])?;
+    sizes.remove(at + 1);
+    // The number of elements was checked. It may be 0.
+    sizes[at] = sizes[at].saturating_mul(repeats);
+    // Always a copy, even where a view would do.
+    let repeated = call(Op::Clone, &[&repeated], &ordered(MemoryFormat::Contiguous))?.view(&sizes[..])?;
+    of_size(repeated, wanted, size)
+}
+
+fn repeat_interleave_each(x: &Tensor, repeats: &Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
+    let wanted = dim;
+    let (x, dim) = x.line_for(dim)?;
+    let at = normalize_dim("repeat_interleave", dim, x.dim())?;
+    let repeats = if repeats.numel() == 1 && repeats.dim() <= 1 {
+        repeats.reshape([1])?.expand([x.sizes()[at] as i64])?
+    } else {
+        repeats.clone()
+    };
+    if repeats.sizes() != [x.sizes()[at]] {
+        let what = format!("repeats of shape {:?} for dim {dim} of shape {:?}", repeats.sizes(), x.sizes());
+        return Err(Error::shape("repeat_interleave", what, "give one number, or one per element of the dim"));
+    }
+    of_size(x.index_select(dim, &repeated_places(&repeats)?)?, wanted, size)
 }

@@ -9,8 +9,22 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Argmax, Fold, FoldTo, Prod, Var};
 use crate::ir::{Attrs, DType, Op, Scalar};
 use crate::ops::arguments::converted;
+use crate::ops::composite::Composite;
 use crate::ops::dims::{Dims, ints};
 use crate::tensor::handle::Tensor;
+
+static SUM_ALL: Composite = Composite::new("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+static MEAN_ALL: Composite = Composite::new("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+static PROD_ALL: Composite = Composite::new("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+static MAX_ALL: Composite = Composite::new("max(Tensor self) -> Tensor");
+static MIN_ALL: Composite = Composite::new("min(Tensor self) -> Tensor");
+static ANY: Composite = Composite::new("any(Tensor self) -> Tensor");
+static ALL: Composite = Composite::new("all(Tensor self) -> Tensor");
+static COUNT_NONZERO: Composite = Composite::new("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor");
+static MAX_DIM: Composite =
+    Composite::new("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)");
+static MIN_DIM: Composite =
+    Composite::new("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)");
 
 impl Tensor {
     /// Sum over dims. Integers and bools are summed in i64, floats in their own dtype. The dims are removed, or keep
@@ -19,7 +33,10 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn sum(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Sum, &[self], &fold_to(dims, keepdim, None))
+        match Over::of(dims, keepdim) {
+            Over::All => SUM_ALL.call((self, None::<DType>)),
+            Over::Dims(dims) => summed(self, dims.as_slice(), keepdim, None),
+        }
     }
 
     /// Sum of all elements, 0-dim. Integers and bools give i64, floats keep their dtype.
@@ -35,7 +52,10 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
     pub fn mean(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Mean, &[self], &fold_to(dims, keepdim, None))
+        match Over::of(dims, keepdim) {
+            Over::All => MEAN_ALL.call((self, None::<DType>)),
+            Over::Dims(dims) => call(Op::Mean, &[self], &fold_to(dims, keepdim, None)),
+        }
     }
 
     /// Mean of all elements, 0-dim. The dtype is kept.
@@ -60,7 +80,7 @@ impl Tensor {
     /// # Errors
     /// If there is not enough memory.
     pub fn prod_all(&self) -> Result<Tensor> {
-        self.reshape([self.numel() as i64])?.prod(0, false)
+        PROD_ALL.call((self, None::<DType>))
     }
 
     /// Maximum over dims. NaN is the greatest. The dtype is kept. The dims are removed, or keep size 1 if `keepdim`; no
@@ -86,7 +106,7 @@ impl Tensor {
     /// # Errors
     /// If there are no elements.
     pub fn max_all(&self) -> Result<Tensor> {
-        self.amax((), false).map_err(|error| error.of("max"))
+        MAX_ALL.call((self,))
     }
 
     /// Minimum of all elements, 0-dim. NaN is the least. The dtype is kept.
@@ -94,7 +114,7 @@ impl Tensor {
     /// # Errors
     /// If there are no elements.
     pub fn min_all(&self) -> Result<Tensor> {
-        self.amin((), false).map_err(|error| error.of("min"))
+        MIN_ALL.call((self,))
     }
 
     /// Maximum along one dim, and the index (i64) of its first occurrence. The dtype of the first is kept. In both the
@@ -103,8 +123,7 @@ impl Tensor {
     /// # Errors
     /// If the dim has no elements, or if it is out of range.
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        let places = self.numbers()?.argmax(dim, true).map_err(|error| error.of("max"))?;
-        self.extremum(places, dim, keepdim)
+        MAX_DIM.call((self, dim, keepdim))
     }
 
     /// Minimum along one dim, and the index (i64) of its first occurrence. The dtype of the first is kept. In both the
@@ -113,8 +132,7 @@ impl Tensor {
     /// # Errors
     /// If the dim has no elements, or if it is out of range.
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        let places = self.numbers()?.argmin(dim, true).map_err(|error| error.of("min"))?;
-        self.extremum(places, dim, keepdim)
+        MIN_DIM.call((self, dim, keepdim))
     }
 
     /// Bools as numbers: false is less than true. Other dtypes are unchanged.
@@ -133,7 +151,10 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn any(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::Any, &[self], &fold(dims, keepdim))
+        match Over::of(dims, keepdim) {
+            Over::All => ANY.call((self,)),
+            Over::Dims(dims) => call(Op::Any, &[self], &fold(dims, keepdim)),
+        }
     }
 
     /// Whether all elements over dims are nonzero. The result is bool, or u8 for u8. The dims are removed, or keep size
@@ -142,7 +163,10 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn all(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        call(Op::All, &[self], &fold(dims, keepdim))
+        match Over::of(dims, keepdim) {
+            Over::All => ALL.call((self,)),
+            Over::Dims(dims) => call(Op::All, &[self], &fold(dims, keepdim)),
+        }
     }
 
     /// Index (i64) of the first maximum along `dim`. Without a dim it is the index into all elements in row-major
@@ -195,7 +219,20 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn count_nonzero(&self, dims: impl Into<Dims>) -> Result<Tensor> {
-        self.to_dtype(DType::Bool)?.sum(dims, false)
+        COUNT_NONZERO.call((self, dims.into().as_slice()))
+    }
+}
+
+/// What a reduction is over. ATen has operators of their own for reductions of all elements.
+enum Over {
+    All,
+    Dims(Dims),
+}
+
+impl Over {
+    fn of(dims: impl Into<Dims>, keepdim: bool) -> Over {
+        let dims = dims.into();
+        if dims.as_slice().is_empty() && !keepdim { Over::All } else { Over::Dims(dims) }
     }
 }
 
@@ -209,13 +246,13 @@ fn fold_to(dims: impl Into<Dims>, keepdim: bool, dtype: Option<DType>) -> Attrs 
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", sum)?
-        .def_kernel("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", mean)?
-        .def_kernel("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", prod)?
-        .def_kernel("max(Tensor self) -> Tensor", |x: &Tensor| some("max", x)?.max_all())?
-        .def_kernel("min(Tensor self) -> Tensor", |x: &Tensor| some("min", x)?.min_all())?
-        .def_kernel("any(Tensor self) -> Tensor", |x: &Tensor| x.any((), false))?
-        .def_kernel("all(Tensor self) -> Tensor", |x: &Tensor| x.all((), false))?
+        .composite(&SUM_ALL, sum)?
+        .composite(&MEAN_ALL, mean)?
+        .composite(&PROD_ALL, prod)?
+        .composite(&MAX_ALL, max_all)?
+        .composite(&MIN_ALL, min_all)?
+        .composite(&ANY, |x: &Tensor| call(Op::Any, &[x], &fold((), false)))?
+        .composite(&ALL, |x: &Tensor| call(Op::All, &[x], &fold((), false)))?
         .def_kernel("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", |x: &Tensor, dim: i64, keepdim| {
             x.any(dim, keepdim)
         })?
@@ -225,20 +262,14 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("count_nonzero(Tensor self, int? dim=None) -> Tensor", |x: &Tensor, dim: Option<i64>| {
             count_nonzero(x, dim.as_slice())
         })?
-        .def_kernel("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", count_nonzero)?
+        .composite(&COUNT_NONZERO, count_nonzero)?
         .def_kernel(
             "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
             nansum,
         )?
         .def_kernel("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax)?
-        .def_kernel(
-            "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            Tensor::max_dim,
-        )?
-        .def_kernel(
-            "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            Tensor::min_dim,
-        )?;
+        .composite(&MAX_DIM, max_dim)?
+        .composite(&MIN_DIM, min_dim)?;
     spreads(library)
 }
 
@@ -250,7 +281,7 @@ fn sum(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 fn mean(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.mean_all()
+    call(Op::Mean, &[&converted(x, dtype)?], &fold_to((), false, None))
 }
 
 fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
@@ -268,12 +299,12 @@ fn some<'a>(op: &str, x: &'a Tensor) -> Result<&'a Tensor> {
     if x.numel() > 0 {
         return Ok(x);
     }
-    let what = format!("a tensor of shape {:?} has no elements to choose from", x.sizes());
+    let what = format!("a tensor of shape {:?} has no elements to choose from, and {op} has no identity", x.sizes());
     Err(Error::shape(op, what, "specify a dim that has some"))
 }
 
 fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
-    x.ne(0)?.sum(dims, false)
+    x.to_dtype(DType::Bool)?.sum(dims, false)
 }
 
 /// Sum of the elements that are not NaN.
@@ -335,4 +366,22 @@ fn spreads(library: &mut Library) -> Result<()> {
             )?;
     }
     Ok(())
+}
+
+fn max_all(x: &Tensor) -> Result<Tensor> {
+    some("max", x)?.amax((), false).map_err(|error| error.of("max"))
+}
+
+fn min_all(x: &Tensor) -> Result<Tensor> {
+    some("min", x)?.amin((), false).map_err(|error| error.of("min"))
+}
+
+fn max_dim(x: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let places = x.numbers()?.argmax(dim, true).map_err(|error| error.of("max"))?;
+    x.extremum(places, dim, keepdim)
+}
+
+fn min_dim(x: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let places = x.numbers()?.argmin(dim, true).map_err(|error| error.of("min"))?;
+    x.extremum(places, dim, keepdim)
 }

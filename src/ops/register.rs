@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, attention, backend, batch_norm, conversions, convolution, cross_entropy, diagonals,
-    dropout, einsum, factories, images, index_slices, indexing, joins, losses, masks, mutation, normalization, norms,
-    padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, reductions, reshaping, scatters,
-    sorting, view_forms, views, written_forms,
+    dropout, einsum, element, factories, images, in_place, index_slices, indexing, joins, losses, masks, mutation,
+    normalization, norms, padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, reductions,
+    reshaping, scatters, sorting, view_forms, views, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -33,6 +33,7 @@ const SUBJECTS: &[Subject] = &[
     diagonals::register,
     dropout::register,
     einsum::register,
+    element::register,
     factories::register,
     index_slices::register,
     indexing::register,
@@ -44,6 +45,7 @@ const SUBJECTS: &[Subject] = &[
     pointwise::register,
     padding::register,
     images::register,
+    in_place::register,
     pieces::register,
     pooling::register,
     products::register,

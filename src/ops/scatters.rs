@@ -39,7 +39,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::scatter`].
     pub fn scatter_value(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        self.scatter(dim, index, &self.repeated(value.into(), index)?)
+        SCATTER_VALUE.call((self, dim, index, value.into()))
     }
 
     in_place_methods! {
@@ -119,7 +119,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite_and_in_place(
             &SCATTER_VALUE,
-            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.scatter_value(dim, index, value),
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.scatter(dim, index, &x.repeated(value, index)?),
             |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
                 x.scatter_(dim, index, &x.repeated(value, index)?).map(|()| x.clone())
             },

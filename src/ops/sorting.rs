@@ -8,9 +8,18 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Along, Argsort, Cumsum};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attrs, Op};
-use crate::ops::arguments::count;
+use crate::ops::arguments::{count, int};
+use crate::ops::composite::Composite;
 use crate::ops::in_place::row_methods;
 use crate::tensor::handle::Tensor;
+
+static CUMMAX: Composite = Composite::new("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)");
+static CUMMIN: Composite = Composite::new("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)");
+static SORT: Composite =
+    Composite::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)");
+static TOPK: Composite = Composite::new(
+    "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+);
 
 impl Tensor {
     row_methods! {
@@ -34,7 +43,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn cummax(&self, dim: i64) -> Result<(Tensor, Tensor)> {
-        self.running(Op::CummaxIndices, dim)
+        CUMMAX.call((self, dim))
     }
 
     /// Cumulative minimum along `dim`, and its index (i64). NaN is the least. See [`Tensor::cummax`].
@@ -42,7 +51,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn cummin(&self, dim: i64) -> Result<(Tensor, Tensor)> {
-        self.running(Op::CumminIndices, dim)
+        CUMMIN.call((self, dim))
     }
 
     fn running(&self, op: Op, dim: i64) -> Result<(Tensor, Tensor)> {
@@ -64,8 +73,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
-        let indices = self.argsort(dim, descending).map_err(|error| error.of("sort"))?;
-        Ok((self.gather(dim, &indices)?, indices))
+        SORT.call((self, dim, descending))
     }
 
     /// The `k` greatest elements along `dim` in descending order, or the least in ascending order. Also returns their
@@ -74,36 +82,39 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, or if it has fewer than `k` elements.
     pub fn topk(&self, k: usize, dim: i64, largest: bool) -> Result<(Tensor, Tensor)> {
-        let along = normalize_dim("topk", dim, self.dim())?;
-        let size = self.sizes().get(along).copied().unwrap_or(1);
-        if k > size {
-            let what = format!("k is {k}, but dim {dim} of shape {:?} has {size} elements", self.sizes());
-            return Err(Error::shape("topk", what, "ask for at most as many as there are"));
-        }
-        let order = self.argsort(dim, largest)?;
-        let indices = if self.dim() == 0 { order } else { order.narrow(dim, 0, k)?.contiguous()? };
-        Ok((self.gather(dim, &indices)?, indices))
+        TOPK.call((self, int(k), dim, largest, true))
     }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tensor::cummax)?
-        .def_kernel("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tensor::cummin)?
+        .composite(&CUMMAX, |x: &Tensor, dim: i64| x.running(Op::CummaxIndices, dim))?
+        .composite(&CUMMIN, |x: &Tensor, dim: i64| x.running(Op::CumminIndices, dim))?
         .def_kernel("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tensor::argsort)?
-        .def_kernel(
-            "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-            Tensor::sort,
-        )?
+        .composite(&SORT, sort)?
         .def_kernel(
             "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor \
              indices)",
             |x: &Tensor, _: Option<bool>, dim: i64, descending: bool| x.sort(dim, descending),
         )?
-        .def_kernel(
-            "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor \
-             indices)",
-            |x: &Tensor, k: i64, dim: i64, largest: bool, _: bool| x.topk(count("topk", k)?, dim, largest),
-        )?;
+        .composite(&TOPK, topk)?;
     Ok(())
+}
+
+fn sort(x: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
+    let indices = x.argsort(dim, descending).map_err(|error| error.of("sort"))?;
+    Ok((x.gather(dim, &indices)?, indices))
+}
+
+fn topk(x: &Tensor, k: i64, dim: i64, largest: bool, _sorted: bool) -> Result<(Tensor, Tensor)> {
+    let k = count("topk", k)?;
+    let along = normalize_dim("topk", dim, x.dim())?;
+    let size = x.sizes().get(along).copied().unwrap_or(1);
+    if k > size {
+        let what = format!("k is {k}, but dim {dim} of shape {:?} has {size} elements", x.sizes());
+        return Err(Error::shape("topk", what, "ask for at most as many as there are"));
+    }
+    let order = x.argsort(dim, largest)?;
+    let indices = if x.dim() == 0 { order } else { order.narrow(dim, 0, k)?.contiguous()? };
+    Ok((x.gather(dim, &indices)?, indices))
 }

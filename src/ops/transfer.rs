@@ -1,4 +1,4 @@
-//! Copies the bytes of tensors between devices, through the host. `Tensor::to_device` is in `autograd`, because it
+//! Copies the bytes of tensors between devices, through the host. Its caller is in `autograd/transfer.rs`, because that
 //! records gradients.
 
 use crate::device::{Device, DeviceKind, Shared, Storage};

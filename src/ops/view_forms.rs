@@ -15,7 +15,7 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{MemoryFormat, Op};
 use crate::ops::arguments::counts;
-use crate::ops::conversions::ordered;
+use crate::ops::arguments::ordered;
 use crate::tensor::handle::Tensor;
 
 /// The rows with an in-place form, and its overload. Every public view op has a form that copies.

@@ -2,7 +2,7 @@
 //!
 //! Both call `x` and store its result by `copy_`: in the first argument, or in the one called `out`. A row of the op
 //! table has them if its meaning says that the result has the sizes of `self`. A composite has them if its static says
-//! so. In-place methods come here only if a mode must see the call; see `mutation.rs`.
+//! so. The kernel of `x_` of a row is in `mutation.rs`.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;
@@ -16,8 +16,7 @@ use crate::error::{Error, Result};
 use crate::ir::routine::Scan;
 use crate::ir::{Meaning, Op, Routine};
 use crate::ops::derivative::reads_first;
-use crate::ops::in_place;
-use crate::ops::mutation::{as_it_was, check_target, write};
+use crate::ops::mutation::{self, as_it_was, check_target, write};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
@@ -31,8 +30,8 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     for (op, functional) in builtins.rows() {
         let overload = OVERLOADS.iter().find(|(row, _)| *row == op).map(|(_, overload)| *overload);
         let is_written = functional.schema().is_some_and(|schema| keeps_sizes(op) && may_be_written(schema));
-        let own = in_place::own_kernel(op);
-        forms.push(if is_written { Some(define(&mut library, functional, overload, own)?) } else { None });
+        let own = mutation::own_kernel(op).unwrap_or_else(|| Kernel::of_row(op, mutation::kernel).named("mutation"));
+        forms.push(if is_written { Some(define(&mut library, functional, overload, Some(own))?) } else { None });
     }
     builtins.in_place = forms;
     builtins.libraries.push(library);

@@ -127,9 +127,23 @@ pub(crate) fn memory_start(tensor: &Tensor) -> usize {
 /// # Errors
 /// If the tensor is mapped, or if it has no elements, as in an abstract trace or on the meta device.
 pub(crate) fn on_read(tensor: &Tensor, op: &str) -> Result<()> {
-    if let Some(observer) = observer() {
-        observer.on_read(tensor, op)?;
-    }
+    announce_read(tensor, op)?;
+    need_data(tensor, op)
+}
+
+/// The first half of [`on_read`], for a tensor whose value a kernel may know.
+///
+/// # Errors
+/// If the tensor is mapped, or if a trace allows no reads.
+pub(crate) fn announce_read(tensor: &Tensor, op: &str) -> Result<()> {
+    observer().map_or(Ok(()), |observer| observer.on_read(tensor, op))
+}
+
+/// Checks that a tensor has elements.
+///
+/// # Errors
+/// If it has none, as in an abstract trace or on the meta device.
+pub(crate) fn need_data(tensor: &Tensor, op: &str) -> Result<()> {
     if tensor.has_data() {
         return Ok(());
     }

@@ -15,6 +15,7 @@ mod kernel_cache;
 #[cfg(unix)]
 #[path = "../common/kernels/mod.rs"]
 mod kernels;
+mod methods;
 mod out_of_memory;
 mod refusals;
 mod registration;

@@ -1,0 +1,243 @@
+//! A method calls the operator that it is named after: a kernel from outside, a mode and the keys of a wrapper see it.
+//!
+//! Kernels are registered for all operators of that name, by turns as backend kernels and as decompositions. They note
+//! that they ran and fail, so that nothing else can be mistaken for them.
+
+mod table;
+
+use crate::alone::has_run_alone;
+use opfuse::dispatch::modes::{Mode, Next, push_mode};
+use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, KeySet, Library, Operator, Stack};
+use opfuse::{Device, Error, Result, Tensor};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use table::{FACTORIES, Method, OTHERS, REGULAR, UNARY, Wrap, call_out};
+
+/// The operators that were seen, without namespace and overload.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+fn base(operator: &Operator) -> String {
+    operator.name().name.trim_start_matches("aten::").to_string()
+}
+
+fn note(seen: &Seen, operator: &Operator) -> Error {
+    seen.lock().expect("no panic inside").push(base(operator));
+    Error::argument(base(operator), "the kernel from outside ran")
+}
+
+fn noting(seen: &Seen) -> Kernel {
+    let seen = Arc::clone(seen);
+    Kernel::boxed(move |operator: &Operator, _: KeySet, _: &mut Stack| Err(note(&seen, operator)))
+}
+
+fn methods() -> impl Iterator<Item = &'static Method> {
+    REGULAR.iter().chain(OTHERS)
+}
+
+/// What failed, as one text.
+fn assert_none(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Registers kernels for all overloads of an operator.
+fn overridden(operator: &str, keys: &[DispatchKey], seen: &Seen) -> Library {
+    let mut library = Library::fragment("aten").expect("aten is a name");
+    for name in Dispatcher::global().operator_names() {
+        if name.name.strip_prefix("aten::") == Some(operator) {
+            for &key in keys {
+                library.impl_for(&name.to_string(), key, noting(seen)).expect("boxed kernels fit");
+            }
+        }
+    }
+    library
+}
+
+fn is_composite(operator: &str) -> bool {
+    let dispatcher = Dispatcher::global();
+    let mut names = dispatcher.operator_names().into_iter();
+    names.any(|name| {
+        name.name.strip_prefix("aten::") == Some(operator)
+            && dispatcher.find(&name).is_some_and(|op| op.has_kernel_for(DispatchKey::CompositeImplicitAutograd))
+    })
+}
+
+#[test]
+fn a_kernel_from_outside_sees_every_method_that_is_named_after_its_operator() {
+    if has_run_alone() {
+        return;
+    }
+    let as_it_is: Wrap<'_> = &|tensor| tensor;
+    let backends = [DispatchKey::CPU, DispatchKey::CompositeExplicitAutograd];
+    let mut failures = Vec::new();
+    for method in methods().chain(FACTORIES) {
+        let mut keys: Vec<&[DispatchKey]> = vec![&backends];
+        if is_composite(method.operator) {
+            keys.push(&[DispatchKey::CompositeImplicitAutograd, DispatchKey::CPU]);
+        }
+        for keys in keys {
+            let seen = Seen::default();
+            let library = overridden(method.operator, keys, &seen);
+            let result = (method.call)(as_it_is);
+            drop(library);
+            let seen = seen.lock().expect("no panic inside").clone();
+            if seen.first().is_none_or(|first| first != method.operator) || result.is_ok() {
+                failures.push(format!("{} does not call aten::{} ({keys:?})", method.name, method.operator));
+            }
+        }
+        if let Err(error) = (method.call)(as_it_is)
+            && error.to_string().contains("from outside")
+        {
+            failures.push(format!("{} still meets a kernel that is gone: {error}", method.name));
+        }
+    }
+    assert_none(&failures);
+}
+
+#[test]
+fn a_kernel_from_outside_sees_the_forms_that_write_to_out() {
+    if has_run_alone() {
+        return;
+    }
+    let mut failures = Vec::new();
+    for operator in UNARY {
+        let seen = Seen::default();
+        let _library = overridden(operator, &[DispatchKey::CPU], &seen);
+        let result = call_out(operator);
+        if seen.lock().expect("no panic inside").is_empty() {
+            failures.push(format!("{operator}.out does not call {operator}: {result:?}"));
+        }
+    }
+    assert_none(&failures);
+}
+
+#[test]
+fn a_kernel_from_outside_sees_in_place_calls_of_its_functional_form() {
+    if has_run_alone() {
+        return;
+    }
+    let as_it_is: Wrap<'_> = &|tensor| tensor;
+    let mut failures = Vec::new();
+    for method in REGULAR.iter().filter(|method| method.name.ends_with('_')) {
+        for key in [DispatchKey::CPU, DispatchKey::AutogradCPU] {
+            let seen = Seen::default();
+            let _library = overridden(method.name.trim_end_matches('_'), &[key], &seen);
+            // A second call is one that was seen before.
+            for _ in 0..2 {
+                let result = (method.call)(as_it_is);
+                if result.is_ok() || seen.lock().expect("no panic inside").is_empty() {
+                    failures.push(format!("{} passes by a kernel for {key}", method.name));
+                }
+            }
+        }
+    }
+    assert_none(&failures);
+}
+
+struct Noting(Seen);
+
+impl Mode for Noting {
+    fn call(&self, operator: &Operator, _: &mut Stack, _: Next<'_>) -> Result<()> {
+        Err(note(&self.0, operator))
+    }
+}
+
+#[test]
+fn a_mode_sees_every_method_under_the_name_of_its_operator() {
+    let mut failures = Vec::new();
+    for method in methods().chain(FACTORIES) {
+        let seen = Seen::default();
+        let result = {
+            let _mode = push_mode(Arc::new(Noting(Arc::clone(&seen))));
+            (method.call)(&|tensor| tensor)
+        };
+        let seen = seen.lock().expect("no panic inside").clone();
+        if seen != [method.operator] || result.is_ok() {
+            failures.push(format!("{} is seen as {seen:?}, not as {}", method.name, method.operator));
+        }
+    }
+    assert_none(&failures);
+}
+
+/// The operators that each method calls on wrappers with this key. The first one fails.
+fn seen_by_wrappers(key: DispatchKey) -> Vec<(&'static Method, Vec<String>, Result<()>)> {
+    let seen = Seen::default();
+    let mut library = Library::impl_block("_", key).expect("all namespaces");
+    library.fallback(noting(&seen)).expect("the key has none");
+    let wrap = |tensor: Tensor| {
+        let keys = KeySet::of(key) | KeySet::of(DispatchKey::CPU);
+        Tensor::wrapper(&tensor.ty(), Device::CPU, keys, Arc::new(())).expect("the sizes are small")
+    };
+    let calls = |method: &'static Method| {
+        let result = (method.call)(&wrap);
+        (method, std::mem::take(&mut *seen.lock().expect("no panic inside")), result)
+    };
+    methods().map(calls).collect()
+}
+
+#[test]
+fn a_wrapper_above_autograd_sees_every_method_under_the_name_of_its_operator() {
+    if has_run_alone() {
+        return;
+    }
+    let mut failures = Vec::new();
+    for (method, seen, result) in seen_by_wrappers(DispatchKey::FuncTorchGradWrapper) {
+        if seen != [method.operator] || result.is_ok() {
+            failures.push(format!("{} is seen as {seen:?}, not as {}: {result:?}", method.name, method.operator));
+        }
+    }
+    assert_none(&failures);
+}
+
+/// Beside a tensor with an Autograd key, whose kernel is the decomposition, it sees the parts.
+#[test]
+fn a_wrapper_below_autograd_sees_every_method_or_its_parts() {
+    if has_run_alone() {
+        return;
+    }
+    let mut failures = Vec::new();
+    for (method, seen, result) in seen_by_wrappers(DispatchKey::Python) {
+        if seen.len() != 1 || result.is_ok() {
+            failures.push(format!("{} is seen as {seen:?}: {result:?}", method.name));
+        }
+    }
+    assert_none(&failures);
+}
+
+/// Names of methods in the sources: `pub fn name`, and `name name_` in the macros that make both.
+fn names_in_sources() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for folder in ["src/ops", "src/autograd", "src/tensor"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for file in fs::read_dir(folder).expect("a folder of this crate").filter_map(|entry| entry.ok()) {
+            let Ok(text) = fs::read_to_string(file.path()) else { continue };
+            for line in text.lines() {
+                let word = |text: &str| text.split(['(', '<', ' ']).next().unwrap_or_default().to_string();
+                if let Some(rest) = line.strip_prefix("    pub fn ").or(line.strip_prefix("pub fn ")) {
+                    names.insert(word(rest));
+                } else if let Some((first, second)) = line.trim().split_once(' ')
+                    && word(second) == format!("{first}_")
+                {
+                    names.extend([first.to_string(), word(second)]);
+                }
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_table_has_every_method_that_is_named_after_an_operator() {
+    let operators: BTreeSet<String> = Dispatcher::global()
+        .operator_names()
+        .iter()
+        .filter_map(|name| name.name.strip_prefix("aten::").map(str::to_string))
+        .collect();
+    let known: BTreeSet<&str> = methods().chain(FACTORIES).map(|method| method.name).collect();
+    let names = names_in_sources();
+    assert!(names.len() > 200, "only {} names were found", names.len());
+    let missing: Vec<&String> =
+        names.iter().filter(|name| operators.contains(*name) && !known.contains(&***name)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in tests/process/methods/table.rs");
+}
