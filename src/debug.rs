@@ -5,7 +5,7 @@
 //! | variable | effect |
 //! |---|---|
 //! | `OPFUSE_DUMP=trace,simplify,plan` | prints those stages to standard error; the stages are listed below |
-//! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
+//! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled, and kernels that take another's place |
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
 //! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; kernels that it declines run in the vm |
 //! | `OPFUSE_ISA=avx2` or `baseline` | the strongest vector instructions that are used |

@@ -13,6 +13,7 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::signature::{Args, Returns, Signature};
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
+use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -20,6 +21,15 @@ use std::marker::PhantomData;
 pub struct TypedOperator<A, R> {
     op: Operator,
     signature: PhantomData<fn(A) -> R>,
+}
+
+/// Who chose the keys of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The dispatcher, from arguments and thread.
+    Call,
+    /// A kernel that passes a call on.
+    Kernel,
 }
 
 impl Operator {
@@ -55,7 +65,7 @@ impl Operator {
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
         let (keys, _) = self.select(keys, |condition| arguments.any_tensor(condition));
-        self.redispatch(keys, arguments)
+        self.dispatch(Origin::Call, keys, arguments)
     }
 
     /// Calls the kernel that `keys` select. Keys of arguments, thread-local sets and fallthrough keys are not
@@ -65,12 +75,17 @@ impl Operator {
     /// Same as [`Operator::call`].
     #[inline]
     pub fn redispatch<'a, A: Args<'a>, R: Returns>(&self, keys: KeySet, arguments: A) -> Result<R> {
-        if let Some(kernel) = self.kernel(keys)
-            && let Some(function) = kernel.function::<A::Function<R>>()
+        self.dispatch(Origin::Kernel, keys, arguments)
+    }
+
+    #[inline]
+    fn dispatch<'a, A: Args<'a>, R: Returns>(&self, origin: Origin, keys: KeySet, arguments: A) -> Result<R> {
+        if let Some(entered) = self.kernel(keys).and_then(Kernel::enter)
+            && let Some(function) = entered.function::<A::Function<R>>()
         {
-            return arguments.apply(function, keys);
+            return arguments.apply(function, self, keys);
         }
-        self.redispatch_values(keys, arguments.into_stack())
+        self.dispatch_values(origin, keys, arguments.into_stack())
     }
 
     /// Calls the operator with the arguments on the stack. On return the stack holds the results and nothing else.
@@ -82,22 +97,66 @@ impl Operator {
     #[inline]
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
-        self.redispatch_boxed(self.call_key_set(arguments), stack)
+        self.dispatch_boxed(Origin::Call, self.call_key_set(arguments), stack)
     }
 
     /// Like [`Operator::redispatch`], with the arguments on a stack.
     ///
+    /// An operator with a schema like `add_(Tensor(a!) self, …) -> Tensor(a!)` returns its argument: the handle itself,
+    /// whatever handle the kernel left.
+    ///
     /// # Errors
-    /// Same as [`Operator::call_boxed`].
+    /// Same as [`Operator::call_boxed`]. Also if the keys lead to a fallthrough kernel.
     #[inline]
     pub fn redispatch_boxed(&self, keys: KeySet, stack: &mut Stack) -> Result<()> {
-        match self.kernel(keys) {
-            Some(kernel) if !kernel.is_fallthrough() => kernel.call_boxed(self, keys, stack),
-            Some(_) | None => {
-                let (kernel, keys) = self.settle(keys)?;
-                kernel.call_boxed(self, keys, stack)
+        self.dispatch_boxed(Origin::Kernel, keys, stack)
+    }
+
+    #[inline]
+    pub(crate) fn dispatch_boxed(&self, origin: Origin, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        match self.returned_arguments() {
+            [] => self.run_boxed(origin, keys, stack),
+            returned => self.run_write(origin, keys, stack, returned),
+        }
+    }
+
+    #[inline]
+    fn run_boxed(&self, origin: Origin, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        let Some(kernel) = self.kernel(keys) else { return self.settled(keys, stack) };
+        match kernel.enter() {
+            Some(entered) => entered.call_boxed(self, keys, stack),
+            // A registration changes a slot and then the keys of calls. This call came between.
+            None if kernel.is_fallthrough() && origin == Origin::Call => self.settled(keys, stack),
+            None if kernel.is_retired() => self.settled(keys, stack),
+            None => Err(kernel.refused(self, keys)),
+        }
+    }
+
+    /// Calls the kernel that is registered now, after the table gave none.
+    #[cold]
+    fn settled(&self, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        loop {
+            let (kernel, keys) = self.settle(keys)?;
+            match kernel.enter() {
+                Some(entered) => return entered.call_boxed(self, keys, stack),
+                // It was unregistered in between.
+                None if kernel.is_retired() => {}
+                None => return Err(kernel.refused(self, keys)),
             }
         }
+    }
+
+    /// Calls a kernel that writes to arguments, and returns these arguments.
+    fn run_write(&self, origin: Origin, keys: KeySet, stack: &mut Stack, returned: &[(usize, usize)]) -> Result<()> {
+        let targets: SmallVec<[(usize, Option<Value>); 1]> =
+            returned.iter().map(|&(result, argument)| (result, stack.get(argument).cloned())).collect();
+        self.run_boxed(origin, keys, stack)?;
+        for (result, target) in targets {
+            if let (Some(Value::Tensor(left)), Some(Value::Tensor(target))) = (stack.get_mut(result), target) {
+                *left = target;
+            }
+        }
+        Ok(())
     }
 
     /// Checks positional and named arguments against the schema, fills in defaults, calls the operator, and returns its
@@ -137,8 +196,8 @@ impl Operator {
     }
 
     #[cold]
-    fn redispatch_values<R: Returns>(&self, keys: KeySet, mut stack: Stack) -> Result<R> {
-        self.redispatch_boxed(keys, &mut stack)?;
+    fn dispatch_values<R: Returns>(&self, origin: Origin, keys: KeySet, mut stack: Stack) -> Result<R> {
+        self.dispatch_boxed(origin, keys, &mut stack)?;
         let found: Vec<&str> = stack.iter().map(Value::type_name).collect();
         let found = found.join(", ");
         R::pop(&mut stack).ok_or_else(|| {
@@ -189,8 +248,10 @@ impl Kernel {
     /// # Errors
     /// If the types do not convert to those of the kernel, or if the kernel fails.
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, op: &Operator, keys: KeySet, arguments: A) -> Result<R> {
-        if let Some(function) = self.function::<A::Function<R>>() {
-            return arguments.apply(function, keys);
+        if let Some(entered) = self.enter()
+            && let Some(function) = entered.function::<A::Function<R>>()
+        {
+            return arguments.apply(function, op, keys);
         }
         let mut stack = arguments.into_stack();
         self.call_boxed(op, keys, &mut stack)?;

@@ -361,10 +361,11 @@ impl Drop for Registration {
             Undo::Definition(name) => dispatcher.undo_definition(name),
             Undo::Kernel { name, key, id } => {
                 let state = dispatcher.state();
-                if let Some(op) = state.operators.get(name) {
-                    op.remove_kernel(*key, *id, &state.fallbacks);
-                }
+                let op = state.operators.get(name);
+                let removed = op.and_then(|op| op.remove_kernel(*key, *id, &state.fallbacks));
                 drop(state);
+                // Without the lock: what a kernel captures may own registrations itself.
+                removed.iter().for_each(|kernel| kernel.retire());
                 dispatcher.forget_if_unused(name);
             }
             Undo::Fallback { slot } => {
@@ -372,7 +373,7 @@ impl Drop for Registration {
                 let removed = state.fallbacks[*slot].take();
                 state.update_fallback(*slot);
                 drop(state);
-                drop(removed);
+                removed.iter().for_each(|registered| registered.kernel.retire());
             }
             Undo::Namespace(namespace) => {
                 dispatcher.state().namespaces.remove(namespace);

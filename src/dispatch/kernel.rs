@@ -3,6 +3,9 @@
 //! Every kernel can be called boxed. A kernel made from a Rust function also keeps that function with its own type, so
 //! a typed call with the same signature jumps to it directly. A call with another signature, and every call of a boxed
 //! kernel, goes through values on a stack. Marker kernels (fallthrough, ambiguous, invalid) hold no function.
+//!
+//! Tables keep every kernel that they ever held, because calls read them without a lock. What a kernel captures is
+//! freed when it was unregistered and its last call has ended: a kernel that captures anything counts its calls.
 
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -16,7 +19,8 @@ use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// A boxed kernel: takes its arguments from the stack and leaves its results there.
 pub type BoxedFn = dyn Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync;
@@ -25,7 +29,9 @@ pub type BoxedFn = dyn Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + 
 pub struct Kernel {
     name: String,
     body: Body,
-    typed: Option<Typed>,
+    typed: Option<TypedKind>,
+    /// Whether it was unregistered.
+    is_retired: AtomicBool,
     row: Option<RowFn>,
     condition: Option<Condition>,
     /// Whether it is a decomposition of this crate.
@@ -45,13 +51,72 @@ enum Body {
     Fallthrough,
     /// A decomposition and a backend kernel both claim `AutogradOther`. Calling it is an error.
     Ambiguous,
-    Boxed(Box<BoxedFn>),
+    /// Lives as long as the kernel.
+    Kept(Functions),
+    /// `None` after the kernel was unregistered. No call ever waits for this lock.
+    Counted(RwLock<Option<Functions>>),
 }
 
-/// The typed half of a kernel made from a Rust function.
-struct Typed {
-    /// A `Box<Args::Function<R>>` of the signature below.
-    function: Box<dyn Any + Send + Sync>,
+/// The functions of a kernel.
+struct Functions {
+    boxed: Box<BoxedFn>,
+    /// A `Box<Args::Function<R>>` of the kernel's signature, if it was made from a Rust function.
+    typed: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// The functions of a kernel, which live while a call holds this.
+pub(crate) struct Entered<'a> {
+    kernel: &'a Kernel,
+    functions: Held<'a>,
+}
+
+enum Held<'a> {
+    Kept(&'a Functions),
+    Counted(Option<RwLockReadGuard<'a, Option<Functions>>>),
+}
+
+impl Entered<'_> {
+    #[inline]
+    fn functions(&self) -> Option<&Functions> {
+        match &self.functions {
+            Held::Kept(functions) => Some(functions),
+            Held::Counted(functions) => functions.as_ref()?.as_ref(),
+        }
+    }
+
+    /// The typed function, if it has exactly the type `F`.
+    #[inline]
+    pub(crate) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
+        let typed = self.functions()?.typed.as_ref()?;
+        typed.downcast_ref::<Box<F>>().map(|function| &**function)
+    }
+}
+
+impl Entered<'_> {
+    /// Calls the boxed function.
+    #[inline]
+    pub(crate) fn call_boxed(&self, op: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        match self.functions() {
+            Some(functions) => (functions.boxed)(op, keys, stack),
+            None => Err(self.kernel.refused(op, keys)),
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Held::Counted(functions) = &mut self.functions {
+            drop(functions.take());
+            if self.kernel.is_retired.load(Ordering::SeqCst) {
+                self.kernel.free();
+            }
+        }
+    }
+}
+
+/// The types of a kernel made from a Rust function.
+struct TypedKind {
     signature: Signature,
     arguments: Vec<Type>,
     returns: Vec<Type>,
@@ -61,7 +126,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, ..Kernel::of_body(Body::Boxed(Box::new(function))) }
+        Kernel { name, ..Kernel::of_functions(function, None) }
     }
 
     /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
@@ -81,7 +146,7 @@ impl Kernel {
             stack.push(Value::Tensor(result));
             Ok(())
         };
-        Kernel { row: Some(function), ..Kernel::boxed(boxed) }
+        Kernel { row: Some(function), ..Kernel::boxed(boxed).kept() }
     }
 
     /// The row function, if this is the kernel of a row.
@@ -118,7 +183,70 @@ impl Kernel {
     }
 
     fn of_body(body: Body) -> Kernel {
-        Kernel { name: String::new(), body, typed: None, row: None, condition: None, is_own: false }
+        let is_retired = AtomicBool::new(false);
+        Kernel { name: String::new(), body, typed: None, is_retired, row: None, condition: None, is_own: false }
+    }
+
+    fn of_functions<B>(boxed: B, typed: Option<Box<dyn Any + Send + Sync>>) -> Kernel
+    where
+        B: Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static,
+    {
+        let functions = Functions { boxed: Box::new(boxed), typed };
+        // A function that captures nothing owns nothing that could be freed.
+        Kernel::of_body(if size_of::<B>() == 0 {
+            Body::Kept(functions)
+        } else {
+            Body::Counted(RwLock::new(Some(functions)))
+        })
+    }
+
+    /// The same kernel, which is never unregistered, so that its calls need not be counted.
+    pub(crate) fn kept(mut self) -> Kernel {
+        self.body = match self.body {
+            Body::Counted(functions) => match functions.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(functions) => Body::Kept(functions),
+                None => Body::Invalid,
+            },
+            other => other,
+        };
+        self
+    }
+
+    /// Whether the kernel was unregistered.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::SeqCst)
+    }
+
+    /// Frees the functions as soon as no call runs them. The kernel is in no table any more.
+    pub(crate) fn retire(&self) {
+        self.is_retired.store(true, Ordering::SeqCst);
+        self.free();
+    }
+
+    /// Frees the functions of a retired kernel, unless a call still runs them; then the end of that call frees them.
+    #[cold]
+    fn free(&self) {
+        let Body::Counted(functions) = &self.body else { return };
+        let freed = functions.try_write().map(|mut functions| functions.take());
+        // Dropped without the lock: what a kernel captures may call operators.
+        drop(freed);
+    }
+
+    /// The functions, unless this is a marker or was unregistered.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        let functions = match &self.body {
+            Body::Kept(functions) => Held::Kept(functions),
+            Body::Counted(functions) => {
+                let functions = functions.try_read().ok()?;
+                if functions.is_none() {
+                    return None;
+                }
+                Held::Counted(Some(functions))
+            }
+            Body::Invalid | Body::Fallthrough | Body::Ambiguous => return None,
+        };
+        Some(Entered { kernel: self, functions })
     }
 
     /// The same kernel, marked as a decomposition of this crate.
@@ -176,18 +304,11 @@ impl Kernel {
     /// How the kernel can be called, as dumps show it.
     pub const fn forms(&self) -> &'static str {
         match (&self.body, &self.typed) {
-            (Body::Boxed(_), Some(_)) => "[ boxed unboxed ]",
-            (Body::Boxed(_), None) => "[ boxed ]",
+            (Body::Kept(_) | Body::Counted(_), Some(_)) => "[ boxed unboxed ]",
+            (Body::Kept(_) | Body::Counted(_), None) => "[ boxed ]",
             (Body::Fallthrough, _) => "[ fallthrough ]",
             (Body::Ambiguous | Body::Invalid, _) => "[ none ]",
         }
-    }
-
-    /// The typed function, if it has exactly the type `F`.
-    #[inline]
-    pub(crate) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
-        let typed = self.typed.as_ref()?;
-        typed.function.downcast_ref::<Box<F>>().map(|function| &**function)
     }
 
     /// Calls the kernel with the arguments on the stack.
@@ -196,29 +317,33 @@ impl Kernel {
     /// If the kernel is a marker (invalid, fallthrough, ambiguous), or if it fails.
     #[inline]
     pub fn call_boxed(&self, op: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
-        match &self.body {
-            Body::Boxed(function) => function(op, keys, stack),
-            Body::Invalid => Err(refusal(op, "a kernel was called although nothing was registered for it".into())),
-            Body::Fallthrough => Err(refusal(
-                op,
-                format!(
-                    "the fallthrough kernel of {} was called; calls skip it, do not redispatch to it",
-                    keys.highest()
-                ),
-            )),
-            Body::Ambiguous => Err(refusal(
-                op,
-                "ambiguous autogradother kernel: the operator has a CompositeImplicitAutograd kernel and one for a \
-                 backend whose gradients go to AutogradOther, which makes the backend kernel unreachable; register \
-                 the decomposition as CompositeExplicitAutograd, or an AutogradOther kernel too"
-                    .into(),
-            )),
+        match self.enter() {
+            Some(entered) => entered.call_boxed(op, keys, stack),
+            None => Err(self.refused(op, keys)),
         }
     }
-}
 
-fn refusal(op: &Operator, what: String) -> Error {
-    Error::NotImplemented { op: op.name().to_string(), what }
+    /// Why the kernel cannot be called.
+    #[cold]
+    pub(crate) fn refused(&self, op: &Operator, keys: KeySet) -> Error {
+        let what = match &self.body {
+            Body::Kept(_) | Body::Counted(_) => "a kernel was called that is not registered any more".into(),
+            Body::Invalid => "a kernel was called although nothing was registered for it".into(),
+            Body::Fallthrough => format!(
+                "the fallthrough kernel of {} was called; calls skip it, do not redispatch to it: take the key out of \
+                 the set",
+                keys.highest()
+            ),
+            Body::Ambiguous => {
+                "ambiguous autogradother kernel: the operator has a CompositeImplicitAutograd kernel and \
+                                one for a backend whose gradients go to AutogradOther, which makes the backend kernel \
+                                unreachable; register the decomposition as CompositeExplicitAutograd, or an \
+                                AutogradOther kernel too"
+                    .into()
+            }
+        };
+        Error::NotImplemented { op: op.name().to_string(), what }
+    }
 }
 
 impl fmt::Debug for Kernel {
@@ -227,8 +352,27 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// What can be registered as a kernel: kernels, and Rust functions with or without a leading [`KeySet`]. `M` only
-/// distinguishes the implementations.
+/// What can be registered as a kernel: kernels, and Rust functions. `M` only distinguishes the implementations.
+///
+/// A function takes the operator's arguments. In front of them it may take a [`KeySet`], the keys of the call, or an
+/// [`Operator`] and a [`KeySet`]. With both it can pass the call on, without looking the operator up:
+///
+/// ```
+/// use opfuse::dispatch::{DispatchKey, KeySet, Library, Operator};
+/// use opfuse::{Result, Tensor};
+///
+/// /// Counts nothing and changes nothing: the keys below get the call.
+/// fn passed_on(neg: &Operator, keys: KeySet, x: &Tensor) -> Result<Tensor> {
+///     neg.redispatch(keys - KeySet::of(DispatchKey::AutogradCPU), (x,))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let mut library = Library::impl_block("aten", DispatchKey::AutogradCPU)?;
+/// library.impl_("neg", passed_on)?;
+/// assert_eq!(Tensor::try_from([1.0f32])?.neg()?.to_vec::<f32>()?, [-1.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait IntoKernel<M> {
     /// Converts into a kernel.
     fn into_kernel(self) -> Kernel;
@@ -242,20 +386,25 @@ pub struct Itself;
 #[derive(Debug)]
 pub struct WithKeySet;
 
+/// Marks the implementations for functions with a leading [`Operator`] and [`KeySet`].
+#[derive(Debug)]
+pub struct WithOperator;
+
 impl IntoKernel<Itself> for Kernel {
     fn into_kernel(self) -> Kernel {
         self
     }
 }
 
-/// Implements [`IntoKernel`] for functions of one number of arguments; `$keys` is empty or the leading key set.
+/// Implements [`IntoKernel`] for functions of one number of arguments; `$lead` names the leading
+/// arguments: none, the keys, or operator and keys.
 macro_rules! function_kernels {
-    ($marker:ty, ($($keys:ident)?), $n:literal, ($($A:ident $a:ident),*)) => {
+    ($marker:ty, ($($lead:ident)*), $n:literal, ($($A:ident $a:ident),*)) => {
         impl<Func, Ret: Returns, $($A: ArgKind),*> IntoKernel<($marker, fn($($A),*) -> Ret)> for Func
         where
             // The first bound finds the argument types, the second makes them independent of any lifetime.
-            Func: Fn($(function_kernels!(@ty $keys),)? $($A),*) -> Result<Ret>
-                + for<'x> Fn($(function_kernels!(@ty $keys),)? $($A::Ref<'x>),*) -> Result<Ret>
+            Func: Fn($(function_kernels!(@ty $lead),)* $($A),*) -> Result<Ret>
+                + for<'x> Fn($(function_kernels!(@ty $lead),)* $($A::Ref<'x>),*) -> Result<Ret>
                 + Send + Sync + 'static,
         {
             fn into_kernel(self) -> Kernel {
@@ -263,17 +412,17 @@ macro_rules! function_kernels {
                 #[allow(clippy::too_many_arguments, reason = "the number of arguments is the operator's")]
                 #[inline]
                 fn call<Ret, $($A),*>(
-                    function: impl Fn($(function_kernels!(@ty $keys),)? $($A),*) -> Result<Ret>,
-                    _keys: KeySet, $($a: $A),*
+                    function: impl Fn($(function_kernels!(@ty $lead),)* $($A),*) -> Result<Ret>,
+                    _operator: &Operator, _keys: KeySet, $($a: $A),*
                 ) -> Result<Ret> {
-                    function($(function_kernels!(@use $keys _keys),)? $($a),*)
+                    function($(function_kernels!(@use $lead _operator _keys),)* $($a),*)
                 }
 
                 let name = std::any::type_name::<Func>().to_string();
                 let function = Arc::new(self);
                 let shared = Arc::clone(&function);
-                let typed: Box<dyn for<'x> Fn(KeySet, $($A::Ref<'x>),*) -> Result<Ret> + Send + Sync> =
-                    Box::new(move |keys, $($a),*| call(&*shared, keys, $($a),*));
+                let typed: Box<dyn for<'o, 'x> Fn(&'o Operator, KeySet, $($A::Ref<'x>),*) -> Result<Ret> + Send + Sync> =
+                    Box::new(move |operator, keys, $($a),*| call(&*shared, operator, keys, $($a),*));
                 let boxed = move |op: &Operator, keys: KeySet, stack: &mut Stack| {
                     let result = {
                         let [$($a),*] = stack.as_slice() else {
@@ -285,33 +434,41 @@ macro_rules! function_kernels {
                         $(let position = _position.next().unwrap_or_default();
                         let $a = $A::from_value($a)
                             .ok_or_else(|| wrong_argument(op.name(), position, &$A::ty(), $a))?;)*
-                        call(&*function, keys, $($a),*)?
+                        call(&*function, op, keys, $($a),*)?
                     };
                     stack.clear();
                     result.push(stack);
                     Ok(())
                 };
+                // Both share the function, whose captures decide whether calls are counted.
+                let functions = Functions { boxed: Box::new(boxed), typed: Some(Box::new(typed)) };
+                let body = match size_of::<Func>() {
+                    0 => Body::Kept(functions),
+                    _ => Body::Counted(RwLock::new(Some(functions))),
+                };
                 Kernel {
                     name,
-                    typed: Some(Typed {
-                        function: Box::new(typed),
+                    typed: Some(TypedKind {
                         signature: Signature::of::<fn($($A),*) -> Ret>(),
                         arguments: vec![$($A::ty()),*],
                         returns: Ret::types(),
                     }),
-                    ..Kernel::of_body(Body::Boxed(Box::new(boxed)))
+                    ..Kernel::of_body(body)
                 }
             }
         }
     };
-    (@ty $keys:ident) => { KeySet };
-    (@use $keys:ident $value:ident) => { $value };
+    (@ty operator) => { &Operator };
+    (@ty keys) => { KeySet };
+    (@use operator $operator:ident $keys:ident) => { $operator };
+    (@use keys $operator:ident $keys:ident) => { $keys };
 }
 
 macro_rules! all_function_kernels {
     ($($n:literal ($($A:ident $a:ident),*))*) => {$(
         function_kernels!(Itself, (), $n, ($($A $a),*));
         function_kernels!(WithKeySet, (keys), $n, ($($A $a),*));
+        function_kernels!(WithOperator, (operator keys), $n, ($($A $a),*));
     )*};
 }
 

@@ -2,20 +2,22 @@
 //!
 //! What always holds: every slot equals what `table.rs` computes from the current registrations, because updates happen
 //! under their lock. A mask lacks exactly the keys whose slot is a fallthrough kernel. No list of kernels is empty.
-//! Reading a slot takes no lock: a published kernel lives as long as the operator. So memory grows with the number of
-//! different kernels that an operator ever had, and not with the number of registrations.
+//! Reading a slot takes no lock: a published kernel lives as long as the operator. What an unregistered kernel captured
+//! is freed (`kernel.rs`), so some hundred bytes stay of each.
 
 #![allow(unsafe_code, reason = "slots of the dispatch table are read without a lock")]
 
+use crate::debug;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::alias::includes;
 use crate::dispatch::key::dispatch_key::{Backend, DispatchKey};
 use crate::dispatch::key::set::{KeySet, N_SLOTS, RUNTIME_KEYS};
-use crate::dispatch::schema::{OperatorName, Schema};
+use crate::dispatch::schema::{OperatorName, Parameter, Schema};
 use crate::dispatch::signature::Signature;
 use crate::dispatch::table::{ActiveKernels, Source, affects, compute_slot};
 use crate::error::{Error, Result};
 use crate::ir::Op;
+use smallvec::SmallVec;
 use std::fmt::{self, Write};
 use std::panic::Location;
 use std::ptr;
@@ -33,7 +35,7 @@ struct Entry {
     name: OperatorName,
     /// The row of the op table that it was made from, if it was.
     row: OnceLock<Op>,
-    schema: Published<Schema, 1>,
+    definition: Published<Definition, 1>,
     slots: Published<Kernel, N_SLOTS>,
     /// By backend: the keys whose slot is not a fallthrough kernel.
     masks: [AtomicU64; Backend::ALL.len()],
@@ -77,9 +79,29 @@ impl<T, const N: usize> Published<T, N> {
     }
 }
 
+/// A schema, and what follows from it.
+struct Definition {
+    schema: Schema,
+    /// The results that are arguments which the operator writes to, each with the position of its argument.
+    returned: SmallVec<[(usize, usize); 1]>,
+}
+
+impl Definition {
+    fn new(schema: Schema) -> Definition {
+        let written = |parameter: &Parameter| parameter.alias.clone().filter(|alias| alias.is_write);
+        let argument = |result: &Parameter| {
+            let alias = written(result)?;
+            schema.arguments.iter().position(|argument| written(argument).is_some_and(|own| own.before == alias.before))
+        };
+        let results = schema.returns.iter().enumerate();
+        let returned = results.filter_map(|(at, result)| Some((at, argument(result)?))).collect();
+        Definition { schema, returned }
+    }
+}
+
 /// The current registrations of an operator.
 struct Registrations {
-    definition: Option<(Arc<Schema>, Site)>,
+    definition: Option<(Arc<Definition>, Site)>,
     kernels: KernelLists,
     sources: [Source; N_SLOTS],
     /// The signature of the first typed kernel, and where it was registered.
@@ -150,7 +172,7 @@ impl Operator {
         let op = Operator(Arc::new(Entry {
             name,
             row: OnceLock::new(),
-            schema: Published::new(),
+            definition: Published::new(),
             slots: Published::new(),
             masks: [const { AtomicU64::new(KeySet::FULL.bits()) }; Backend::ALL.len()],
             registrations: Mutex::new(registrations),
@@ -176,7 +198,13 @@ impl Operator {
 
     /// The schema, if the operator is defined.
     pub fn schema(&self) -> Option<&Schema> {
-        self.0.schema.get(0)
+        self.0.definition.get(0).map(|definition| &definition.schema)
+    }
+
+    /// The results that are arguments which the operator writes to: positions of result and argument.
+    #[inline]
+    pub(crate) fn returned_arguments(&self) -> &[(usize, usize)] {
+        self.0.definition.get(0).map_or(&[], |definition| &definition.returned)
     }
 
     /// Whether the operator has a definition.
@@ -269,19 +297,22 @@ impl Operator {
         let mut text = format!("name: {}\n", self.name());
         // Writing to a string cannot fail.
         let _ = match &registrations.definition {
-            Some((schema, site)) => write!(
-                text,
-                "schema: {schema}\ndebug: registered at {site}\nalias analysis kind: {}\n",
-                schema.alias_analysis.name()
-            ),
+            Some((definition, site)) => {
+                let schema = &definition.schema;
+                let kind = schema.alias_analysis.name();
+                write!(text, "schema: {schema}\ndebug: registered at {site}\nalias analysis kind: {kind}\n")
+            }
             None => writeln!(text, "schema: (none)"),
         };
         for (key, list) in &registrations.kernels.0 {
             let alias = if key.is_alias() { "[alias]" } else { "" };
             for (age, registered) in list.iter().rev().enumerate() {
-                let inactive = if age == 0 { "" } else { " (inactive)" };
                 let kernel = &registered.kernel;
-                let _ = writeln!(text, "{key}{alias}{inactive}: {} {}", kernel.name(), kernel.forms());
+                let (name, forms, site) = (kernel.name(), kernel.forms(), registered.site);
+                let _ = match age {
+                    0 => writeln!(text, "{key}{alias}: {name} {forms}"),
+                    _ => writeln!(text, "{key}{alias} (inactive): {name} {forms}, registered at {site}"),
+                };
             }
         }
         text
@@ -318,40 +349,54 @@ impl Operator {
                 check_against(&schema, &registered.kernel, registered.site)?;
             }
         }
-        let schema = Arc::new(schema);
-        self.0.schema.set(0, Some(&schema));
-        registrations.definition = Some((schema, site));
+        let definition = Arc::new(Definition::new(schema));
+        self.0.definition.set(0, Some(&definition));
+        registrations.definition = Some((definition, site));
         Ok(())
     }
 
     pub(crate) fn undefine(&self) {
         let mut registrations = lock(&self.0.registrations);
         registrations.definition = None;
-        self.0.schema.set(0, None);
+        self.0.definition.set(0, None);
     }
 
     /// Makes a kernel the active one of a key, unless it contradicts the schema.
     pub(crate) fn add_kernel(&self, key: DispatchKey, new: Registered, fallbacks: &Fallbacks) -> Result<()> {
         let mut registrations = lock(&self.0.registrations);
-        if let Some((schema, _)) = &registrations.definition {
-            check_against(schema, &new.kernel, new.site)?;
+        if let Some((definition, _)) = &registrations.definition {
+            check_against(&definition.schema, &new.kernel, new.site)?;
         }
         if registrations.signature.is_none() {
             registrations.signature = new.kernel.signature().map(|signature| (signature, new.site));
         }
-        registrations.kernels.list(key).push(new);
+        let list = registrations.kernels.list(key);
+        if let Some(previous) = list.last() {
+            let (new_site, old_site) = (new.site, previous.site);
+            if debug::explains() {
+                let name = self.name();
+                debug::print(&format!(
+                    "{name}: the kernel for {key} registered at {new_site} takes the place of the one registered at \
+                     {old_site}, until it is dropped"
+                ));
+            }
+        }
+        list.push(new);
         self.update(&mut registrations, fallbacks, |slot| affects(key, slot));
         Ok(())
     }
 
-    pub(crate) fn remove_kernel(&self, key: DispatchKey, id: u64, fallbacks: &Fallbacks) {
+    /// Takes a kernel out. The caller retires it, without locks.
+    pub(crate) fn remove_kernel(&self, key: DispatchKey, id: u64, fallbacks: &Fallbacks) -> Option<Arc<Kernel>> {
         let mut registrations = lock(&self.0.registrations);
-        registrations.kernels.list(key).retain(|registered| registered.id != id);
+        let list = registrations.kernels.list(key);
+        let removed = list.iter().position(|registered| registered.id == id).map(|at| list.remove(at).kernel);
         registrations.kernels.0.retain(|(_, list)| !list.is_empty());
         if registrations.kernels.0.is_empty() {
             registrations.signature = None;
         }
         self.update(&mut registrations, fallbacks, |slot| affects(key, slot));
+        removed
     }
 
     /// Recomputes the slot whose fallback has changed.
@@ -400,7 +445,7 @@ impl Operator {
     pub(crate) fn check_invariants(&self, fallbacks: &Fallbacks) -> Result<()> {
         let registrations = lock(&self.0.registrations);
         let broken = |message: String| Err(Error::invalid("operator", format!("{}: {message}", self.name())));
-        if registrations.definition.as_ref().map(|(schema, _)| &**schema) != self.schema() {
+        if registrations.definition.as_ref().map(|(definition, _)| &definition.schema) != self.schema() {
             return broken("the schema in use is not the one defined".into());
         }
         for (key, list) in &registrations.kernels.0 {

@@ -2,6 +2,7 @@
 
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
+use crate::dispatch::call::Origin;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
@@ -67,7 +68,7 @@ pub(crate) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &
 fn run_boxed(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
     let mut stack = pack(schema, tensors, attrs);
-    operator.redispatch_boxed(keys, &mut stack)?;
+    operator.dispatch_boxed(Origin::Call, keys, &mut stack)?;
     match stack.pop() {
         Some(Value::Tensor(tensor)) => Ok(tensor),
         Some(_) | None => Err(Error::argument(op.name(), "the kernel returned no tensor")),

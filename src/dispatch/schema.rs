@@ -195,8 +195,9 @@ impl Type {
                 list_value(element, &vec![literal.clone(); *n])?
             }
             (Type::List(element, n), Literal::List(items)) => {
-                // An empty list of dims stands for all dims, whatever the declared length.
-                if n.is_some_and(|n| n != items.len() && !items.is_empty()) {
+                // An empty list of dims stands for all dims, whatever the declared length. A length of 1 says that a
+                // lone number will do: `int[1] dim=[-2, -1]`.
+                if n.is_some_and(|n| n != items.len() && n != 1 && !items.is_empty()) {
                     return None;
                 }
                 list_value(element, items)?

@@ -6,6 +6,7 @@
 
 use crate::device::{Device, Generator};
 use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
 use crate::dispatch::schema::Type;
 use crate::dispatch::value::{Stack, TensorLayout, Value, key_set_of};
 use crate::error::{Error, Result};
@@ -257,7 +258,7 @@ pub trait Args<'a>: Sized {
     fn any_tensor(&self, test: impl Fn(&Tensor) -> bool) -> bool;
 
     /// Calls a kernel.
-    fn apply<R: Returns>(self, function: &Self::Function<R>, keys: KeySet) -> Result<R>;
+    fn apply<R: Returns>(self, function: &Self::Function<R>, operator: &Operator, keys: KeySet) -> Result<R>;
 
     /// The arguments as values.
     fn into_stack(self) -> Stack;
@@ -267,7 +268,7 @@ macro_rules! argument_tuples {
     ($(($($A:ident $a:ident),*))*) => {$(
         impl<'a, $($A: CallArg<'a>),*> Args<'a> for ($($A,)*) {
             type Function<R: Returns> =
-                dyn for<'x> Fn(KeySet, $(<$A::Kind as ArgKind>::Ref<'x>),*) -> Result<R> + Send + Sync;
+                dyn for<'o, 'x> Fn(&'o Operator, KeySet, $(<$A::Kind as ArgKind>::Ref<'x>),*) -> Result<R> + Send + Sync;
             type Marker<R: Returns> = fn($($A::Kind),*) -> R;
 
             #[inline]
@@ -284,9 +285,9 @@ macro_rules! argument_tuples {
             }
 
             #[inline]
-            fn apply<R: Returns>(self, function: &Self::Function<R>, keys: KeySet) -> Result<R> {
+            fn apply<R: Returns>(self, function: &Self::Function<R>, operator: &Operator, keys: KeySet) -> Result<R> {
                 let ($($a,)*) = self;
-                function(keys, $($a.into_ref()),*)
+                function(operator, keys, $($a.into_ref()),*)
             }
 
             fn into_stack(self) -> Stack {

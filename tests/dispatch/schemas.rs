@@ -74,6 +74,7 @@ fn n078_schemas_round_trip() {
         "aten::clone(Tensor self, *, MemoryFormat memory_format=contiguous_format, ScalarType t=float) -> Tensor",
         "aten::masks(bool[3] mask=[True, True, False], float[] scales=[1.0, -2.5], Scalar? min=None) -> ()",
         "aten::merge(Tensor(a|b) self, Device device=\"cpu\", Layout layout=strided, int n=-7) -> Tensor[]",
+        "aten::norm(Tensor self, int[1] dim=[-2, -1], bool keepdim=False) -> (Tensor out)",
         "aten::quoted(str x=\"a\\\"b\\\\c\") -> Tensor",
     ];
     for text in texts {
@@ -168,6 +169,20 @@ fn n082_arguments_are_checked_against_the_schema() {
     ];
     for (result, message) in cases {
         assert_error(result, &["test::add", message, &declared]);
+    }
+}
+
+#[test]
+fn n078_a_sized_list_with_a_longer_default_and_a_named_result_are_callable() {
+    let (dispatcher, _fallbacks) = plain();
+    let mut library = fragment(&dispatcher);
+    library.def("norm(Tensor self, int[1] dim=[-2, -1]) -> (int out)").expect("a definition");
+    library.impl_for("norm", K::CPU, |_: &Tensor, dims: &[i64]| Ok(dims.iter().sum::<i64>())).expect("a kernel");
+    let op = dispatcher.lookup("test::norm").expect("defined");
+    for (dims, sum) in [(None, -3), (Some(Value::Int(5)), 5), (Some(Value::IntList(vec![1, 2, 3].into())), 6)] {
+        let dims = dims.map(|dims| ("dim", dims)).into_iter().collect();
+        let results = op.invoke(vec![Value::Tensor(tensor())], dims).expect("the arguments fit");
+        assert!(matches!(results.as_slice(), [Value::Int(found)] if *found == sum), "{results:?}");
     }
 }
 
