@@ -143,13 +143,27 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if !program.has_aliased_writes(inputs));
         let cell = self.count(|cells| cells.repeated(inputs, runs))?;
         let Some(Entry::Graph(program)) = cell.entry() else { return None };
-        Some(Self::run_program(program, inputs, &[]))
+        match Self::run_program(program, inputs, &[]) {
+            // The slow path knows what to do.
+            Err(Error::Argument { .. }) if program.only_writes_at_the_end() => None,
+            result => Some(result),
+        }
     }
 
     /// Runs a program and rebuilds the function's result. `keys` are random keys that were drawn already.
     #[inline]
     fn run_program(program: &Program, inputs: &[&Tensor], keys: &[Tensor]) -> Result<F::Output> {
         guarded(|| program.run(inputs, keys))?.tree_unflatten().ok_or_else(other_outputs)
+    }
+
+    /// Like [`Compiled::run_program`]. If a value is out of range, the function has written to its inputs before, but
+    /// the program writes at its end. So the function runs eagerly then, and fails where an eager call fails.
+    fn run_or_fail(&self, program: &Program, inputs: &Flat, keys: &[Tensor]) -> Result<F::Output> {
+        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+        match Self::run_program(program, &tensors, keys) {
+            Err(Error::Argument { .. }) if program.only_writes_at_the_end() => applied(&self.function, inputs),
+            result => result,
+        }
     }
 
     /// Why this call bypasses the cache and runs eagerly, if it does.
@@ -198,9 +212,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 let entry = cell.put(self.entry(Ok((*trace, joint)), inputs)?);
                 drop((output, building));
                 let Entry::Graph(program) = entry else { return self.run(entry, inputs) };
-                let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
                 let captured = start.elapsed();
-                let output = Self::run_program(program, &tensors, &keys);
+                let output = self.run_or_fail(program, inputs, &keys);
                 self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
                 return output;
             }
@@ -370,7 +383,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             Entry::Graph(program) if program.has_aliased_writes(&tensors) => {
                 self.run_inline(inputs, NotCaptured::WrittenInputShared.into())
             }
-            Entry::Graph(program) => Self::run_program(program, &tensors, &[]),
+            Entry::Graph(program) => self.run_or_fail(program, inputs, &[]),
         }
     }
 

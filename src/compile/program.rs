@@ -186,6 +186,12 @@ impl Program {
         })
     }
 
+    /// Whether it writes to inputs, and does so after everything that can fail.
+    pub(super) fn only_writes_at_the_end(&self) -> bool {
+        let writes = !(self.written.is_empty() && self.changes.is_empty());
+        writes && self.tuned.built().executable.rewritten().is_empty()
+    }
+
     /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure
     /// of the result.
     pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {

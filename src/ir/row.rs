@@ -199,6 +199,15 @@ impl Op {
         matches!(self.row().meaning, Meaning::Gather(_))
     }
 
+    /// Whether a call with a result of this dtype may find a value out of range: an index, or an integer that is divided
+    /// by.
+    pub fn checks_values(self, dtype: DType) -> bool {
+        match &self.row().meaning {
+            Meaning::Gather(_) | Meaning::Routine(Routine::Scatter(_) | Routine::FlatIndex) => true,
+            _others => !dtype.is_float() && matches!(self, Op::FloorDivide | Op::Remainder | Op::Fmod | Op::DivMode),
+        }
+    }
+
     /// Whether its result shares the memory of its operand.
     pub fn is_view(self) -> bool {
         matches!(self.row().meaning, Meaning::View(_) | Meaning::Window(_))

@@ -26,6 +26,7 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
+use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::deferral::{Deferral, Runner};
 use crate::transforms::tracer::recording::Reads;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
@@ -205,6 +206,7 @@ impl Segment {
             self.storages.iter().filter_map(|(at, named)| Some((at, named, is_wanted(named)?))).collect();
         let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, _, node)| *node).collect();
         outputs.extend(self.writes.iter().map(|(_, node)| *node));
+        outputs.extend(unused_checks(&self.graph, &outputs));
         if outputs.is_empty() {
             return Ok(());
         }

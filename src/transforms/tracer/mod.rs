@@ -27,6 +27,7 @@ use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 
 mod aliases;
+mod checks;
 mod condition;
 mod deferral;
 mod deferred;

@@ -6,6 +6,7 @@ use crate::ir::shape::elementwise_strides;
 use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
+use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
@@ -216,6 +217,7 @@ impl Recording {
         let mut nodes = outputs.iter().map(|tensor| self.result(tensor)).collect::<Result<Vec<_>>>()?;
         nodes.extend(self.writes().into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
+        nodes.extend(unused_checks(&self.graph, &nodes));
         Ok((nodes, changes))
     }
 

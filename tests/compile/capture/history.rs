@@ -305,6 +305,43 @@ fn inputs_that_are_captured_tensors_too_are_the_same_tensors() {
     }
 }
 
+/// Elements, and indices that are out of range.
+fn bad(call: usize) -> Result<Vec<Tensor>> {
+    Ok(vec![ramp(&[4], call)?, Tensor::from_slice(&[7i64, 0], &[2])?])
+}
+
+#[test]
+fn values_out_of_range_are_found_wherever_they_are() {
+    check_all(&[
+        Twins::new("a result that nobody uses", |x, _| {
+            let _unused = x[0].index_select(0, &x[1])?;
+            x[0].exp().map(|y| vec![y])
+        })
+        .inputs(bad),
+        Twins::new("a value that is overwritten", |x, _| {
+            let picked = x[0].index_select(0, &x[1])?;
+            picked.zero_()?;
+            Ok(vec![picked])
+        })
+        .inputs(bad),
+        Twins::new("after a write to a captured tensor, with gradients", |x, w| {
+            w[1].add_(1.0)?;
+            Ok(vec![x[0].index_select(0, &x[1])?])
+        })
+        .inputs(|call| {
+            let inputs = bad(call)?;
+            inputs[0].set_requires_grad(true)?;
+            Ok(inputs)
+        })
+        .any_way(),
+        Twins::new("an integer that is divided by", |x, _| {
+            let _unused = x[1].remainder(&x[1].mul(0)?)?;
+            Ok(vec![x[0].exp()?])
+        })
+        .inputs(bad),
+    ]);
+}
+
 /// A leaf, a buffer, and a plain number.
 fn leaf_buffer_and_number() -> Result<Vec<Tensor>> {
     let mut captured = leaf_and_buffer()?;

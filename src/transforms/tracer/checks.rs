@@ -1,0 +1,44 @@
+//! Checks of values that are not used.
+//!
+//! An eager call finds an index out of range even if its result is dropped. A graph would drop the call with the
+//! result. So such calls become outputs.
+
+use crate::ir::routine::Scan;
+use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
+
+/// The calls that may find a value out of range, and that no output needs.
+pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
+    let mut live = SideTable::filled(graph, || false);
+    outputs.iter().for_each(|&output| live[output] = true);
+    let mut unused = Vec::new();
+    for (id, node) in graph.nodes().rev() {
+        if !live[id] && node.op().is_some_and(|op| may_fail(graph, node, op)) {
+            live[id] = true;
+            unused.push(id);
+        }
+        if live[id] {
+            node.args.iter().for_each(|&arg| live[arg] = true);
+        }
+    }
+    unused
+}
+
+fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
+    let by = node.args.get(1).map(|&arg| &graph[graph.view_base(arg)]);
+    let is_index = matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_));
+    op.checks_values(node.ty.dtype)
+        && !by.is_some_and(|by| match by.kind {
+            NodeKind::Op(made_by) => is_index && is_index_of(made_by),
+            NodeKind::Number(number) => !is_index && number.as_f64() != 0.0,
+            NodeKind::Input(_) | NodeKind::Extent(_) => false,
+        })
+}
+
+/// Whether an op computes indices of its operand, which are in range.
+fn is_index_of(op: Op) -> bool {
+    match &op.row().meaning {
+        Meaning::Routine(routine) => matches!(routine, Routine::Argsort | Routine::Scan(Scan::ArgMax | Scan::ArgMin)),
+        Meaning::Fold(combine) => matches!(combine, Combine::ArgMax | Combine::ArgMin),
+        _others => false,
+    }
+}
