@@ -123,7 +123,7 @@ pub(super) fn contributions_at(
 fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted<'_>, options: Options) -> Result<Vec<Vec<Tensor>>> {
     let _mode = set_grad_enabled(options.create_graph);
     let started = reserve(1);
-    let resolved = |edge: &Edge| edge.resolved(started);
+    let resolved = |edge: &Edge| edge.resolved(started).cloned();
     let roots: Vec<(Edge, Tensor)> =
         roots.into_iter().filter_map(|(edge, gradient)| Some((resolved(&edge)?, gradient))).collect();
     let edges: Option<Vec<Option<Edge>>> =
@@ -175,7 +175,7 @@ impl Task<'_> {
                     self.mark(&node);
                     continue;
                 };
-                let next = next.as_ref().and_then(|edge| edge.resolved(self.started)).map(|edge| edge.node);
+                let next = next.as_ref().and_then(|edge| edge.resolved(self.started)).map(|edge| edge.node.clone());
                 stack.push((node, position + 1));
                 if let Some(next) = next {
                     *self.missing.entry(key(&next)).or_default() += 1;
@@ -188,7 +188,7 @@ impl Task<'_> {
     }
 
     fn mark(&mut self, node: &Arc<Node>) {
-        let leads_on = |edge: &Edge| edge.resolved(self.started).is_some_and(|edge| self.leads_on(&edge));
+        let leads_on = |edge: &Edge| edge.resolved(self.started).is_some_and(|edge| self.leads_on(edge));
         if self.wanted.edges().is_some() && node.next.iter().flatten().any(leads_on) {
             self.useful.insert(key(node));
         }
@@ -249,7 +249,7 @@ impl Task<'_> {
             let gradient = results.next().flatten();
             let Some(edge) = edge.as_ref().and_then(|edge| edge.resolved(self.started)) else { continue };
             if let Some(gradient) = gradient {
-                self.deliver(&edge, fitted(&edge.node, edge.output, gradient)?)?;
+                self.deliver(edge, fitted(&edge.node, edge.output, gradient)?)?;
             }
             let missing = self.missing.get_mut(&key(&edge.node)).expect("every edge was counted");
             *missing -= 1;
@@ -262,7 +262,7 @@ impl Task<'_> {
 
     fn apply(&self, node: &Arc<Node>, gradients: Gradients) -> Result<Vec<Option<Tensor>>> {
         let all = self.wanted.edges().is_none();
-        let leads_on = |edge: &Edge| all || edge.resolved(self.started).is_some_and(|edge| self.leads_on(&edge));
+        let leads_on = |edge: &Edge| all || edge.resolved(self.started).is_some_and(|edge| self.leads_on(edge));
         let is_needed = |edge: &Option<Edge>| edge.as_ref().is_some_and(leads_on);
         let needs: SmallVec<[bool; 4]> = node.next.iter().map(is_needed).collect();
         let has_arrived = |edge: &Edge| {

@@ -107,13 +107,13 @@ impl Edge {
     }
 
     /// The edge that takes its place in a backward pass that started at `now`. `None` if no gradient flows there.
-    pub(super) fn resolved(&self, now: u64) -> Option<Edge> {
+    pub(super) fn resolved(&self, now: u64) -> Option<&Edge> {
         match self.node.function.expanded() {
             // Hooks belong to the call itself.
             Some(expanded) if expanded.at < now && self.node.hooks().is_empty() => {
-                expanded.results[self.output].clone()
+                expanded.results[self.output].as_ref()
             }
-            Some(_) | None => Some(self.clone()),
+            Some(_) | None => Some(self),
         }
     }
 
