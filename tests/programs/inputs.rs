@@ -22,7 +22,7 @@ impl Style {
             dims.push(random.pick(&[0, 1, 1, 5, 33]));
         }
         if random.percent(1) {
-            dims.push(random.pick(&[300, 1025, 20_000]));
+            dims.extend([130, 300]);
         }
         Style { dims, wild: random.percent(20), gradients: random.percent(65), plain: random.percent(35) }
     }

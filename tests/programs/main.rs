@@ -36,6 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The limit of the allocator, in bytes.
+const MOST_MEMORY: usize = 1 << 30;
 /// How many failures of a class are printed.
 const REPORTED: usize = 2;
 /// Programs in a short run and in a long one.
@@ -68,6 +70,8 @@ fn quietly() {
 #[test]
 fn compiled_programs_do_what_eager_ones_do() {
     quietly();
+    // A program that wants more gets an error, eagerly and compiled.
+    opfuse::device::allocator::set_limit(MOST_MEMORY);
     let [short, long] = PROGRAMS;
     let seeds = effort::seeds(short / SHARE, long / SHARE);
     let (next, seen) = (AtomicU64::new(seeds.start), Mutex::new(Seen::default()));
