@@ -48,6 +48,11 @@ pub(crate) fn is_chosen() -> bool {
     number("OPFUSE_FUZZ").or(number("OPFUSE_SEED")).is_some()
 }
 
+/// Whether the environment names one random case.
+pub(crate) fn is_single() -> bool {
+    number("OPFUSE_SEED").is_some()
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
 }

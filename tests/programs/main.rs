@@ -24,6 +24,7 @@ mod program;
 #[path = "../same_bits/random.rs"]
 mod random;
 mod shrink;
+mod traits;
 #[path = "../same_bits/values.rs"]
 mod values;
 
@@ -92,8 +93,11 @@ fn compiled_programs_do_what_eager_ones_do() {
     let seen = seen.into_inner().expect("no thread panicked");
     println!("{} programs; calls, hits, deferred, eager: {:?}", seeds.end - seeds.start, compare::RAN);
     println!("{} operators and methods were called", seen.used.len());
-    for (name, count) in &seen.open {
-        println!("{count} of the open class {name}");
+    for (name, failures) in &seen.open {
+        let seeds: Vec<u64> = failures.keys().copied().take(5).collect();
+        println!("{} of the open class {name}: {seeds:?}", failures.len());
+        // One seed alone shows what it found.
+        failures.values().filter(|_| effort::is_single()).for_each(|report| println!("{report}"));
     }
     let mut text = String::new();
     for (class, failures) in &seen.failed {
@@ -109,8 +113,8 @@ fn compiled_programs_do_what_eager_ones_do() {
 struct Seen {
     /// The operators that were called.
     used: BTreeSet<String>,
-    /// How many failures there were of each open class.
-    open: BTreeMap<&'static str, u64>,
+    /// The reports of failures of open classes.
+    open: BTreeMap<&'static str, BTreeMap<u64, String>>,
     /// The reports of other failures, by class and seed.
     failed: BTreeMap<String, BTreeMap<u64, String>>,
 }
@@ -125,11 +129,9 @@ fn check(seed: u64, seen: &Mutex<Seen>) {
     let mut seen = seen.lock().expect("no thread panics while it holds this");
     shrink::collect(&case.body, &mut seen.used);
     let Some(found) = found else { return };
-    if let Some(name) = known::known(&small, &found) {
-        *seen.open.entry(name).or_insert(0) += 1;
-        return;
-    }
-    let class = shrink::class(&small, &found);
     let report = format!("==== seed {seed}\n{}\n{found:#?}\n", print::program(&format!("seed_{seed}"), &small));
-    seen.failed.entry(class).or_default().insert(seed, report);
+    match known::known(&small, &found) {
+        Some(name) => seen.open.entry(name).or_default().insert(seed, report),
+        None => seen.failed.entry(shrink::class(&small, &found)).or_default().insert(seed, report),
+    };
 }

@@ -14,6 +14,7 @@ pub(crate) enum Fill {
     /// About normally distributed; small whole numbers for integers.
     Normal,
     /// Small whole numbers.
+    #[allow(dead_code, reason = "tests/programs shares this file, and makes none")]
     Whole,
     /// Everything: extremes, denormals, infinities, zeros of both signs, NaNs with payloads.
     Wild,
