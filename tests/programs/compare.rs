@@ -1,7 +1,7 @@
 //! The eager twin against the compiled twin: everything that can be observed, after every call.
 
 use super::calls::over;
-use super::given::{Made, bits};
+use super::given::{Before, Made, bits};
 use super::interpret::open;
 use super::known::is_documented;
 use super::program::{After, Settings};
@@ -9,6 +9,7 @@ use opfuse::autograd::{GradOptions, grad};
 use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Determinism, Stance, compile_with, stance};
 use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::fusion::{Options, Order};
 use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +45,7 @@ pub(crate) type Body<'a> = &'a (dyn Fn(&[Tensor], &[Tensor]) -> Result<Vec<Tenso
 pub(crate) struct Calls<'a> {
     pub(crate) captured: &'a dyn Fn() -> Result<Made>,
     /// The inputs of the call of that number, beside captured tensors.
-    pub(crate) inputs: &'a dyn Fn(usize, &[Tensor]) -> Result<Made>,
+    pub(crate) inputs: &'a dyn Fn(usize, &[Tensor], &Before) -> Result<Made>,
     pub(crate) n_calls: usize,
     pub(crate) settings: &'a Settings,
     pub(crate) body: Body<'a>,
@@ -69,7 +70,7 @@ pub(crate) fn difference(calls: &Calls<'_>) -> Option<Difference> {
 /// Checks a printed program.
 pub(crate) fn check(
     captured: fn() -> Result<Made>,
-    inputs: fn(usize, &[Tensor]) -> Result<Made>,
+    inputs: fn(usize, &[Tensor], &Before) -> Result<Made>,
     n_calls: usize,
     settings: &Settings,
     body: fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
@@ -77,6 +78,18 @@ pub(crate) fn check(
     let calls = Calls { captured: &captured, inputs: &inputs, n_calls, settings, body: &body };
     if let Some(found) = difference(&calls) {
         panic!("{found:#?}");
+    }
+}
+
+/// Options of fusion: the default ones first.
+fn fusion(number: usize) -> Options {
+    let default = CompileOptions::default().fusion;
+    match number {
+        1 => Options { max_fuse_depth: 2, ..default },
+        2 => Options { max_function_args: 4, ..default },
+        3 => Options { order: Order::Strict, ..default },
+        4 => Options { opt_level: 0, ..default },
+        _ => default,
     }
 }
 
@@ -105,20 +118,24 @@ fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
         tier: case.settings.tier.and_then(Tier::from_name),
         stance: if case.settings.deferred { Stance::Deferred } else { Stance::Default },
         determinism: if case.settings.checked { Determinism::Checked } else { Determinism::Assumed },
+        capacity: case.settings.capacity,
+        fusion: fusion(case.settings.fusion),
         breaks: if case.settings.whole { BreakPolicy::Eager } else { BreakPolicy::Allow },
         ..CompileOptions::default()
     };
     let compiled = compile_with(|inputs: &[Tensor]| body(&captured[1].tensors, inputs), options);
     let mut kept: [Vec<Tensor>; 2] = [Vec::new(), Vec::new()];
+    let mut before = [Before::default(), Before::default()];
     for call in 0..case.n_calls {
         let eager = {
             let _eager = stance(Stance::Eager);
             let run = |inputs: &[Tensor]| body(&captured[0].tensors, inputs);
-            observe(case, call, &captured[0], &run, &mut kept[0])
+            observe(case, call, &captured[0], &run, &mut before[0])
         };
         let run = |inputs: &[Tensor]| compiled.call(inputs);
-        let found = observe(case, call, &captured[1], &run, &mut kept[1]);
+        let found = observe(case, call, &captured[1], &run, &mut before[1]);
         compare(call, &eager, &found)?;
+        kept.iter_mut().zip(&before).for_each(|(kept, before)| kept.extend(before.results.iter().cloned()));
     }
     note(&compiled.counts());
     let facts = kept.map(|kept| {
@@ -184,13 +201,13 @@ fn observe(
     call: usize,
     captured: &Made,
     run: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>,
-    kept: &mut Vec<Tensor>,
+    before: &mut Before,
 ) -> Vec<Fact> {
     let mut facts = Vec::new();
     if case.settings.draws {
         manual_seed(call as u64);
     }
-    let made = match (case.inputs)(call, &captured.tensors) {
+    let made = match (case.inputs)(call, &captured.tensors, before) {
         Ok(made) => made,
         Err(error) => return vec![Fact { kind: "setup", place: "inputs".into(), value: error.to_string() }],
     };
@@ -275,7 +292,7 @@ fn observe(
             facts.push(Fact { kind: "outcome", place: "clearing".into(), value: format!("{cleared:?}") });
         }
     }
-    kept.extend(outputs);
+    *before = Before { inputs: made.tensors, results: outputs };
     facts
 }
 

@@ -9,9 +9,9 @@ use super::calls::{
     recording,
 };
 use super::compare::check;
-use super::given::Made;
+use super::given::{Before, Made};
 use super::methods::Tensors;
 use super::program::Guard::{Autocast, EnableGrad, Inference, Mode, NoAutocast, NoGrad};
-use super::program::{After, Settings};
+use super::program::{After, Feed, Settings};
 use opfuse::dispatch::Value;
 use opfuse::{DType, Ellipsis, Index, MemoryFormat, NewAxis, Result, Scalar, Tensor, bf16, compile, f16, vmap};

@@ -1,7 +1,7 @@
 //! Makes random programs by running them: a statement is chosen for the tensors that are there, and kept if it works.
 
 use super::compare::turn;
-use super::given::make;
+use super::given::{Before, make};
 use super::inputs::Style;
 use super::interpret::{Frame, Guards};
 use super::known::avoid;
@@ -68,6 +68,8 @@ pub(crate) fn generate(seed: u64) -> Case {
         deferred: random.percent(12),
         checked: random.percent(8),
         whole: random.percent(5),
+        capacity: if random.percent(90) { 256 } else { random.below(3) },
+        fusion: if random.percent(80) { 0 } else { 1 + random.below(4) },
         around: around(&mut random),
         after: random.pick(&[After::Nothing, After::Backward, After::Backward, After::Backward, After::Twice]),
         clears: random.percent(50),
@@ -85,8 +87,8 @@ pub(crate) fn generate(seed: u64) -> Case {
     };
     let _turn = turn(settings.draws);
     let mut case = Case { captured, calls, body: Block::default(), settings };
-    let Ok(kept) = make(&case.captured, &[]) else { return case };
-    let Ok(given) = make(&case.calls[0], &kept.tensors) else { return case };
+    let Ok(kept) = make(&case.captured, &[], &Before::default()) else { return case };
+    let Ok(given) = make(&case.calls[0], &kept.tensors, &Before::default()) else { return case };
     let mut frame = Frame::new(&given.tensors, &kept.tensors);
     let next = given.tensors.len() + kept.tensors.len();
     let mut writer = Writer { random, features, next, n_numbers: 0, n_guards: 0, failed: false };

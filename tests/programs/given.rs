@@ -1,7 +1,7 @@
 //! Makes the tensors that a program is given.
 
 use super::calls::{leaf, over};
-use super::program::{Given, Memory, Place, Role, Tensors, Values};
+use super::program::{Feed, Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
 use super::values::{Fill, array};
 use opfuse::{DType, Result, Tensor};
@@ -15,6 +15,24 @@ pub(crate) struct Made {
     pub(crate) leaves: Vec<Tensor>,
 }
 
+/// The call before: its inputs and results.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) results: Vec<Tensor>,
+}
+
+impl Before {
+    /// A tensor of the call before, if there is one.
+    pub(crate) fn get(&self, feed: Feed) -> Option<Tensor> {
+        match feed {
+            Feed::Fresh => None,
+            Feed::Input(index) => self.inputs.get(index).cloned(),
+            Feed::Result(index) => self.results.get(index).cloned(),
+        }
+    }
+}
+
 impl Made {
     /// Makes a tensor a leaf that is not given itself.
     pub(crate) fn leaf(&mut self, tensor: Tensor) -> Result<Tensor> {
@@ -25,11 +43,14 @@ impl Made {
 }
 
 /// Makes tensors anew; `captured` are there already.
-pub(crate) fn make(tensors: &Tensors, captured: &[Tensor]) -> Result<Made> {
+pub(crate) fn make(tensors: &Tensors, captured: &[Tensor], before: &Before) -> Result<Made> {
     let memories = tensors.memories.iter().map(memory).collect::<Result<Vec<_>>>()?;
     let mut made = Made { memories, tensors: Vec::new(), leaves: Vec::new() };
     for given in &tensors.given {
-        let tensor = one(given, &mut made, captured)?;
+        let tensor = match before.get(given.feed) {
+            Some(tensor) => tensor,
+            None => one(given, &mut made, captured)?,
+        };
         made.tensors.push(tensor);
     }
     Ok(made)

@@ -1,7 +1,7 @@
 //! Random inputs and captured tensors: dtypes, layouts, memory that is shared, values.
 
 use super::operators::DTYPES;
-use super::program::{Given, Memory, Place, Role, Tensors, Values};
+use super::program::{Feed, Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
 use opfuse::{DType, Scalar};
 
@@ -13,6 +13,8 @@ pub(crate) struct Style {
     pub(crate) gradients: bool,
     /// Only the commonest dtypes and layouts.
     pub(crate) plain: bool,
+    /// Whether inputs come from earlier calls.
+    pub(crate) feeds: bool,
 }
 
 impl Style {
@@ -24,7 +26,13 @@ impl Style {
         if random.percent(1) {
             dims.extend([130, 300]);
         }
-        Style { dims, wild: random.percent(20), gradients: random.percent(65), plain: random.percent(35) }
+        Style {
+            dims,
+            wild: random.percent(20),
+            gradients: random.percent(65),
+            plain: random.percent(35),
+            feeds: random.percent(10),
+        }
     }
 
     fn dtype(&self, random: &mut Random) -> DType {
@@ -92,7 +100,14 @@ impl Style {
         if !tensors.memories.is_empty() && random.percent(4) {
             let number = random.pick(&[Scalar::Int(2), Scalar::Float(0.01), Scalar::Bool(true), Scalar::Float(-0.0)]);
             let place = Place::Number(number);
-            tensors.given.push(Given { place, sizes: Vec::new(), strides: Vec::new(), offset: 0, role: Role::Plain });
+            tensors.given.push(Given {
+                place,
+                sizes: Vec::new(),
+                strides: Vec::new(),
+                offset: 0,
+                role: Role::Plain,
+                feed: Feed::Fresh,
+            });
             return;
         }
         let sizes = self.sizes(random);
@@ -107,7 +122,13 @@ impl Style {
             tensors.memories.len() - 1
         });
         let dtype = tensors.memories[index].dtype;
-        let mut given = Given { place: Place::Memory(index), sizes, strides, offset, role: self.role(random, dtype) };
+        let (place, role) = (Place::Memory(index), self.role(random, dtype));
+        let feed = if self.feeds && random.percent(50) {
+            random.pick(&[Feed::Input(0), Feed::Input(1), Feed::Result(0), Feed::Result(0), Feed::Result(1)])
+        } else {
+            Feed::Fresh
+        };
+        let mut given = Given { place, sizes, strides, offset, role, feed };
         if n_captured > 0 && random.percent(3) {
             given.place = Place::Captured(random.below(n_captured));
         }

@@ -4,7 +4,7 @@
 //! one class, and matches shrunk programs as narrowly as it can; a class that is mended loses its row.
 
 use super::compare::Difference;
-use super::program::{After, Arg, Case, Given, Guard, Place, Role, Statement};
+use super::program::{After, Arg, Case, Feed, Given, Guard, Place, Role, Statement};
 use super::shrink::made;
 use super::traits::{are_near, has, has_captured_leaf, has_overlap, has_result_of_captured_alone, uses, writes};
 use std::collections::BTreeSet;
@@ -30,18 +30,27 @@ pub(crate) struct Known {
 
 pub(crate) const KNOWN: &[Known] = &[
     Known {
+        name: "A4: plain numbers as inputs, and captured ones",
+        matches: |case, _| {
+            let mut given = case.calls.iter().chain([&case.captured]).flat_map(|call| &call.given);
+            given.any(|given| matches!(given.place, Place::Number(_)))
+        },
+    },
+    Known {
         name: "A1: results that depend on captured tensors alone lose their gradients from the second call on",
         matches: |case, found| {
             let is_lost = found.kind == "requires grad" && found.eager == "true" || found.place.contains("gradient");
             // Only some of its results depend on its first argument.
-            let is_partial =
-                uses(case, "native_layer_norm_backward") || uses(case, "broadcast_tensors") || writes(case);
+            let is_partial = uses(case, "native_layer_norm_backward")
+                || uses(case, "broadcast_tensors")
+                || uses(case, "native_batch_norm_backward")
+                || writes(case);
             found.call > 0 && is_lost && has_captured_leaf(case) && (is_partial || has_result_of_captured_alone(case))
         },
     },
     Known {
         name: "backward finds no fault with values that were overwritten, or with saved values that were freed",
-        matches: |_, found| {
+        matches: |case, found| {
             let is_refused = |part| found.eager.contains(part);
             let refused =
                 is_refused("modified by an inplace operation") || is_refused("through the graph a second time");
@@ -69,13 +78,16 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "B6 and orders of accumulation: gradients differ by rounding",
         matches: |case, found| {
             let is_gradient = found.place.contains("gradient") && found.kind == "bits";
-            is_gradient && case.settings.after != After::Nothing && are_near(found)
+            let n_given = case.n_inputs() + case.captured.given.len();
+            let returns_given = case.body.results.iter().any(|&var| var < n_given);
+            is_gradient && case.settings.after != After::Nothing && (returns_given || are_near(found))
         },
     },
     Known {
         name: "requires_grad that is set inside",
         matches: |case, found| {
-            has(&case.body, &|s| matches!(s, Statement::RequireGrad { .. })) && found.kind == "requires grad"
+            has(&case.body, &|s| matches!(s, Statement::RequireGrad { .. }))
+                && (found.kind == "requires grad" || found.compiled.contains("requires_grad flags"))
         },
     },
     Known { name: "A11: writes to inputs that overlap", matches: |case, _| writes(case) && has_overlap(case) },
@@ -110,7 +122,9 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "an input that is a captured tensor too, or another input",
         matches: |case, found| {
-            let is_other = |given: &Given| matches!(given.place, Place::Captured(_) | Place::Input(_));
+            let is_other = |given: &Given| {
+                matches!(given.place, Place::Captured(_) | Place::Input(_)) || given.feed != Feed::Fresh
+            };
             let is_both = case.calls.iter().flat_map(|call| &call.given).any(is_other);
             is_both && ["bits", "dtype", "gradient", "aliases"].contains(&found.kind)
         },
@@ -150,6 +164,7 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "captured tensors that share memory",
         matches: |case, found| {
+            let memories = || case.captured.given.iter().filter(|given| matches!(given.place, Place::Memory(_)));
             let places: BTreeSet<usize> = case
                 .captured
                 .given
@@ -160,7 +175,7 @@ pub(crate) const KNOWN: &[Known] = &[
                 })
                 .collect();
             let is_lost = found.kind == "bits" && writes(case) || found.kind == "aliases";
-            is_lost && places.len() < case.captured.given.len()
+            is_lost && places.len() < memories().count()
         },
     },
     Known {
@@ -189,13 +204,6 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "versions of writes that fail, or change nothing",
         matches: |case, found| found.kind == "version" && writes(case),
-    },
-    Known {
-        name: "A4: plain numbers as inputs, and captured ones",
-        matches: |case, _| {
-            let mut given = case.calls.iter().chain([&case.captured]).flat_map(|call| &call.given);
-            given.any(|given| matches!(given.place, Place::Number(_)))
-        },
     },
     Known {
         name: "writes before an error are lost",
@@ -230,12 +238,18 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "captured tensors under an outer inference mode",
         matches: |case, found| {
-            found.kind == "requires grad" && case.settings.around.contains(&Some(Guard::Inference)) && found.call > 0
+            ["requires grad", "bits"].contains(&found.kind)
+                && case.settings.around.contains(&Some(Guard::Inference))
+                && found.call > 0
         },
     },
     Known {
         name: "a detached alias that is written with what requires gradients",
         matches: |case, found| found.place.contains("gradient") && writes(case) && uses(case, "detach"),
+    },
+    Known {
+        name: "a detached alias that is written: requires_grad",
+        matches: |case, found| found.kind == "requires grad" && writes(case) && uses(case, "detach"),
     },
     Known {
         name: "writes through views of expanded tensors",

@@ -29,7 +29,7 @@ mod traits;
 mod values;
 
 use compare::{Calls, Difference, difference};
-use given::make;
+use given::{Before, make};
 use interpret::Frame;
 use opfuse::Tensor;
 use program::Case;
@@ -50,8 +50,8 @@ const SHARE: u64 = if cfg!(debug_assertions) { 20 } else { 1 };
 fn failure(case: &Case) -> Option<Difference> {
     let body = |captured: &[Tensor], inputs: &[Tensor]| Frame::new(inputs, captured).block(&case.body);
     difference(&Calls {
-        captured: &|| make(&case.captured, &[]),
-        inputs: &|call, captured| make(&case.calls[call], captured),
+        captured: &|| make(&case.captured, &[], &Before::default()),
+        inputs: &|call, captured, before| make(&case.calls[call], captured, before),
         n_calls: case.calls.len(),
         settings: &case.settings,
         body: &body,

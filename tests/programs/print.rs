@@ -2,7 +2,9 @@
 
 use super::given::memory;
 use super::methods::Method;
-use super::program::{Arg, Block, Case, Given, Guard, Memory, Place, Reading, Role, Statement, Tensors, Var, Wrapper};
+use super::program::{
+    Arg, Block, Case, Feed, Given, Guard, Memory, Place, Reading, Role, Statement, Tensors, Var, Wrapper,
+};
 use opfuse::{DType, Result, Scalar};
 use std::fmt::Write;
 
@@ -10,7 +12,8 @@ use std::fmt::Write;
 pub(crate) fn program(name: &str, case: &Case) -> String {
     let mut out = format!("#[test]\nfn {name}() {{\n    fn captured() -> Result<Made> {{\n");
     given(&mut out, &case.captured, 2);
-    out += "    }\n    fn inputs(call: usize, _w: &[Tensor]) -> Result<Made> {\n        match call {\n";
+    out +=
+        "    }\n    fn inputs(call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {\n        match call {\n";
     for (call, tensors) in case.calls.iter().enumerate() {
         let last = call + 1 == case.calls.len();
         out += &if last { "            _ => {\n".into() } else { format!("            {call} => {{\n") };
@@ -51,14 +54,19 @@ fn given(out: &mut String, tensors: &Tensors, depth: usize) {
         line(out, depth, &format!("made.memories.push(Tensor::from_slice(&[{elements}], &[{}])?);", memory.len));
     }
     for given in &tensors.given {
-        line(out, depth, &format!("let given = {};", one(given, tensors)));
+        let fresh = one(given, tensors);
+        let text = match given.feed {
+            Feed::Fresh => fresh,
+            feed => format!("match _before.get(Feed::{feed:?}) {{ Some(tensor) => tensor, None => {fresh} }}"),
+        };
+        line(out, depth, &format!("let given = {text};"));
         line(out, depth, "made.tensors.push(given);");
     }
     line(out, depth, "Ok(made)");
 }
 
 fn one(given: &Given, tensors: &Tensors) -> String {
-    let Given { place, sizes, strides, offset, role } = given;
+    let Given { place, sizes, strides, offset, role, feed: _ } = given;
     let index = match place {
         Place::Memory(index) => *index,
         Place::Input(index) => return format!("made.tensors[{index}].clone()"),

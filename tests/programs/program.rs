@@ -174,6 +174,17 @@ pub(crate) enum Place {
     Number(Scalar),
 }
 
+/// What takes the place of an input from the second call on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// A new tensor.
+    Fresh,
+    /// The input of that number in the call before.
+    Input(usize),
+    /// The result of that number of the call before, if there is one.
+    Result(usize),
+}
+
 /// What gradients know of a given tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -194,6 +205,7 @@ pub(crate) struct Given {
     pub(crate) strides: Vec<usize>,
     pub(crate) offset: usize,
     pub(crate) role: Role,
+    pub(crate) feed: Feed,
 }
 
 /// The tensors of one call, or the captured ones.
@@ -225,6 +237,10 @@ pub(crate) struct Settings {
     pub(crate) checked: bool,
     /// Whether breaks make the function run eagerly.
     pub(crate) whole: bool,
+    /// How many sets of input types have programs.
+    pub(crate) capacity: usize,
+    /// The options of fusion, by number.
+    pub(crate) fusion: usize,
     /// What holds around each call.
     pub(crate) around: [Option<Guard>; 4],
     pub(crate) after: After,

@@ -4,7 +4,7 @@ use super::compare::Difference;
 use super::failure;
 use super::inputs::fit;
 use super::known::{is_avoided, known};
-use super::program::{After, Block, Case, Place, Role, Statement, Values, Var, Wrapper};
+use super::program::{After, Block, Case, Feed, Place, Role, Statement, Values, Var, Wrapper};
 use opfuse::DType;
 use std::collections::BTreeSet;
 
@@ -116,6 +116,8 @@ fn plainer_settings(case: &Case, at: usize) -> Option<Case> {
         8 => settings.whole = false,
         9 => settings.around = [None; 4],
         10..14 => settings.around[at - 10] = None,
+        14 => settings.capacity = 256,
+        15 => settings.fusion = 0,
         _ => return None,
     }
     if at == 1 && case.settings.tier.is_none() || at == 6 && case.settings.after == After::Nothing {
@@ -249,6 +251,9 @@ fn fewer_inputs(case: &Case, at: usize) -> Option<Case> {
     for list in lists {
         list.given.remove(index);
         for given in &mut list.given {
+            if let Feed::Input(_) = given.feed {
+                given.feed = Feed::Fresh;
+            }
             if let Place::Input(other) = &mut given.place {
                 if *other == index {
                     return Some(case.clone());
@@ -312,7 +317,7 @@ fn rows(sizes: &[usize]) -> Vec<usize> {
 
 /// One given tensor made plainer, in all calls.
 fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
-    const WAYS: usize = 10;
+    const WAYS: usize = 11;
     let (n_inputs, n_captured) = (case.n_inputs(), case.captured.given.len());
     let (index, way) = (at / WAYS, at % WAYS);
     if index >= n_inputs + n_captured {
@@ -363,7 +368,8 @@ fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
                     list.given[index].place = Place::Memory(n_memories);
                 }
             }
-            8 => {
+            8 => given.feed = Feed::Fresh,
+            9 => {
                 given.sizes = vec![2];
                 given.strides = vec![1];
             }
