@@ -244,8 +244,11 @@ fn observe(
             before.iter().filter(|(_, other)| other.is_alias_of(output)).map(|(name, _)| name.as_str()).collect();
         facts.push(Fact { kind: "aliases", place: place.clone(), value: format!("{aliases:?}") });
         look(&mut facts, &place, output);
-        if output.numel() > 0 && aliases.iter().any(|name| !name.starts_with("result")) {
-            facts.push(Fact { kind: "offset", place, value: output.storage_offset().to_string() });
+        let origin = before[..n_before].iter().find(|(_, other)| other.is_alias_of(output));
+        if let (true, Some((_, origin))) = (output.numel() > 0, origin) {
+            // An input may be a result of an earlier call, whose place in memory is its own affair.
+            let offset = output.storage_offset() as i64 - origin.storage_offset() as i64;
+            facts.push(Fact { kind: "offset", place, value: offset.to_string() });
         }
     }
     for ((name, tensor), version) in known[..n_before].iter().zip(versions) {

@@ -49,12 +49,13 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "backward finds no fault with values that were overwritten, or with saved values that were freed",
+        name: "backward finds no fault with what was overwritten or freed, or frees more",
         matches: |case, found| {
-            let is_refused = |part| found.eager.contains(part);
-            let refused =
-                is_refused("modified by an inplace operation") || is_refused("through the graph a second time");
-            found.place == "backward" && refused
+            let refused = |text: &str| {
+                text.contains("modified by an inplace operation") || text.contains("through the graph a second time")
+            };
+            let feeds = case.calls.iter().flat_map(|call| &call.given).any(|given| given.feed != Feed::Fresh);
+            found.place == "backward" && (refused(&found.eager) || feeds && refused(&found.compiled))
         },
     },
     Known {
@@ -186,15 +187,19 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "A11: writes to views that overlap",
         matches: |case, found| found.kind == "bits" && writes(case) && (uses(case, "unfold") || uses(case, "expand")),
     },
-    Known { name: "C2: _adaptive_avg_pool2d_backward", matches: |case, _| uses(case, "_adaptive_avg_pool2d_backward") },
+    Known {
+        name: "C2: panics of backward operators that are called directly",
+        matches: |case, found| found.kind == "panic" && uses(case, "_backward"),
+    },
     Known {
         name: "captured tensors that are written with values that require gradients, or lose them",
         matches: |case, found| {
             let is_gradient = found.place.contains("backward") || found.place.contains("gradient");
+            let is_nested = has(&case.body, &|s| matches!(s, Statement::Nested { .. }));
             let is_known = is_gradient
                 || found.compiled.contains("a tensor that a trace made")
                 || found.compiled.contains("through the graph a second time");
-            is_known && writes(case) && !case.captured.given.is_empty()
+            is_known && writes(case) && (is_nested || !case.captured.given.is_empty())
         },
     },
     Known {
@@ -238,9 +243,8 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "captured tensors under an outer inference mode",
         matches: |case, found| {
-            ["requires grad", "bits"].contains(&found.kind)
+            ["requires grad", "bits", "dtype", "gradient"].contains(&found.kind)
                 && case.settings.around.contains(&Some(Guard::Inference))
-                && found.call > 0
         },
     },
     Known {

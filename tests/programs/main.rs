@@ -42,9 +42,9 @@ const MOST_MEMORY: usize = 1 << 30;
 /// How many failures of a class are printed.
 const REPORTED: usize = 2;
 /// Programs in a short run and in a long one.
-const PROGRAMS: [u64; 2] = [4_000, 60_000];
+const PROGRAMS: [u64; 2] = [16_000, 120_000];
 /// Code without optimization checks one program in so many.
-const SHARE: u64 = if cfg!(debug_assertions) { 20 } else { 1 };
+const SHARE: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 
 /// The first difference between the twins of a program.
 fn failure(case: &Case) -> Option<Difference> {
