@@ -29,9 +29,9 @@ mod traits;
 mod values;
 
 use compare::{Calls, Difference, difference};
-use given::{Before, make};
+use given::{Before, Made, make};
 use interpret::Frame;
-use opfuse::Tensor;
+use opfuse::{Result, Tensor};
 use program::Case;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -99,6 +99,8 @@ fn compiled_programs_do_what_eager_ones_do() {
         // One seed alone shows what it found.
         failures.values().filter(|_| effort::is_single()).for_each(|report| println!("{report}"));
     }
+    let is_many = seeds.end - seeds.start >= 4_000;
+    assert!(!is_many || seen.used.len() > 700, "only {} operators and methods were called", seen.used.len());
     let mut text = String::new();
     for (class, failures) in &seen.failed {
         let seeds: Vec<u64> = failures.keys().copied().take(8).collect();
@@ -106,6 +108,33 @@ fn compiled_programs_do_what_eager_ones_do() {
         failures.values().take(REPORTED).for_each(|report| text += report);
     }
     assert!(seen.failed.is_empty(), "{} classes of failures\n{text}", seen.failed.len());
+}
+
+/// The comparison finds a function that does not do the same in every run.
+#[test]
+fn functions_that_count_their_runs_are_found() {
+    let runs = AtomicU64::new(0);
+    let plants: [fn(u64, &Tensor, &Tensor) -> Result<Vec<Tensor>>; 5] = [
+        |run, _, x| Ok(vec![x.add(run as f64)?]),
+        |run, _, x| Ok(vec![if run > 3 { x.clone() } else { x.copy()? }]),
+        |run, w, x| {
+            w.add_(run as f64)?;
+            Ok(vec![x.neg()?])
+        },
+        |run, _, x| Ok(vec![x.reshape(if run > 3 { [1, 2] } else { [2, 1] })?.exp()?]),
+        |run, _, x| if run > 3 { x.reshape(3).map(|x| vec![x]) } else { Ok(vec![x.exp()?]) },
+    ];
+    for (number, plant) in plants.into_iter().enumerate() {
+        runs.store(0, Ordering::Relaxed);
+        let body = |w: &[Tensor], x: &[Tensor]| plant(runs.fetch_add(1, Ordering::Relaxed), &w[0], &x[0]);
+        let given = || {
+            let tensor = Tensor::from_slice(&[1.0f32, 2.0], &[2])?;
+            Ok(Made { tensors: vec![tensor], ..Made::default() })
+        };
+        let (inputs, settings) = (|_, _: &[Tensor], _: &Before| given(), found::PLAIN);
+        let calls = Calls { captured: &given, inputs: &inputs, n_calls: 4, settings: &settings, body: &body };
+        assert!(difference(&calls).is_some(), "plant {number}");
+    }
 }
 
 /// What was found.
