@@ -41,11 +41,13 @@ struct Fact {
 /// A function of captured tensors and inputs.
 pub(crate) type Body<'a> = &'a (dyn Fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>> + Sync + Send);
 
+/// Makes the inputs of the call of that number, beside captured tensors and the call before.
+pub(crate) type Inputs<'a> = &'a dyn Fn(usize, &[Tensor], &Before) -> Result<Made>;
+
 /// A function and how it is called.
 pub(crate) struct Calls<'a> {
     pub(crate) captured: &'a dyn Fn() -> Result<Made>,
-    /// The inputs of the call of that number, beside captured tensors.
-    pub(crate) inputs: &'a dyn Fn(usize, &[Tensor], &Before) -> Result<Made>,
+    pub(crate) inputs: Inputs<'a>,
     pub(crate) n_calls: usize,
     pub(crate) settings: &'a Settings,
     pub(crate) body: Body<'a>,

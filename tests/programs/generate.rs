@@ -347,7 +347,7 @@ impl Writer {
         }
         let ints = method.ints.iter().map(|(_, int)| self.int(*int, &first.1)).collect();
         let scalar = if method.takes_scalar { choice.scalar(&mut self.random) } else { Arg::Scalar(Scalar::Int(0)) };
-        Some(Statement::Method { outs: Vec::new(), method: method, tensors, ints, scalar })
+        Some(Statement::Method { outs: Vec::new(), method, tensors, ints, scalar })
     }
 
     fn int(&mut self, int: Int, of: &Tensor) -> i64 {

@@ -127,7 +127,7 @@ pub(crate) const KNOWN: &[Known] = &[
                 matches!(given.place, Place::Captured(_) | Place::Input(_)) || given.feed != Feed::Fresh
             };
             let is_both = case.calls.iter().flat_map(|call| &call.given).any(is_other);
-            is_both && ["bits", "dtype", "gradient", "aliases"].contains(&found.kind)
+            is_both && ["bits", "dtype", "gradient", "aliases", "requires grad"].contains(&found.kind)
         },
     },
     Known {
@@ -144,7 +144,9 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "a leaf's view that is written without gradients",
         matches: |case, found| {
             let is_quiet = |s: &Statement| matches!(s, Statement::Open { kind: Guard::NoGrad, .. });
-            found.place.contains("gradient") && writes(case) && has(&case.body, &is_quiet)
+            let is_known = found.place.contains("gradient") || found.kind == "requires grad";
+            let is_around = case.settings.around.contains(&Some(Guard::NoGrad));
+            is_known && writes(case) && (is_around || has(&case.body, &is_quiet))
         },
     },
     Known {
@@ -220,7 +222,8 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "two gradients of one tensor are one tensor",
         matches: |case, found| {
             let twice = |s: &Statement| matches!(s, Statement::Grad { outs, .. } if outs.len() > 1);
-            found.kind == "bits" && has(&case.body, &twice) && writes(case)
+            let is_written = found.kind == "bits" && writes(case);
+            has(&case.body, &twice) && (is_written || found.kind == "identity")
         },
     },
     Known {
@@ -254,6 +257,10 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "a detached alias that is written: requires_grad",
         matches: |case, found| found.kind == "requires grad" && writes(case) && uses(case, "detach"),
+    },
+    Known {
+        name: "B3: gradients inside are views that may not be written",
+        matches: |_, found| found.compiled.contains("a view was created in no_grad mode"),
     },
     Known {
         name: "writes through views of expanded tensors",

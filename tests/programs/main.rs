@@ -114,7 +114,8 @@ fn compiled_programs_do_what_eager_ones_do() {
 #[test]
 fn functions_that_count_their_runs_are_found() {
     let runs = AtomicU64::new(0);
-    let plants: [fn(u64, &Tensor, &Tensor) -> Result<Vec<Tensor>>; 5] = [
+    type Plant = fn(u64, &Tensor, &Tensor) -> Result<Vec<Tensor>>;
+    let plants: [Plant; 5] = [
         |run, _, x| Ok(vec![x.add(run as f64)?]),
         |run, _, x| Ok(vec![if run > 3 { x.clone() } else { x.copy()? }]),
         |run, w, x| {

@@ -19,6 +19,9 @@ pub(crate) enum Int {
     Size,
 }
 
+/// Calls a method with tensors, whole numbers and the number.
+pub(crate) type Run = fn(&[Tensor], &[i64], Scalar) -> Result<Vec<Tensor>>;
+
 /// A method.
 #[derive(Debug)]
 pub(crate) struct Method {
@@ -29,7 +32,7 @@ pub(crate) struct Method {
     pub(crate) takes_scalar: bool,
     /// Whether it writes to the first tensor.
     pub(crate) writes: bool,
-    pub(crate) run: fn(&[Tensor], &[i64], Scalar) -> Result<Vec<Tensor>>,
+    pub(crate) run: Run,
 }
 
 impl PartialEq for Method {
