@@ -158,6 +158,10 @@ fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
         let what = format!("the gradient has shape {:?} for input {:?}", gradient.sizes(), x.sizes());
         return Err(Error::shape(op, what, "all but the last two sizes must be equal"));
     }
+    if gradient.sizes()[1..].contains(&0) || x.sizes()[x.dim() - 2..].contains(&0) {
+        let what = format!("a gradient of shape {:?} for an input of shape {:?} is empty", gradient.sizes(), x.sizes());
+        return Err(Error::shape(op, what, "pool and differentiate at least one element"));
+    }
     let mut g = widened(gradient)?;
     for dim in x.dim() - 2..x.dim() {
         g = spread(&g, dim, x.sizes()[dim])?;

@@ -326,6 +326,10 @@ fn gradients(
     if input.dim() < 2 {
         return Err(no_channels(op, input));
     }
+    if gradient.sizes() != input.sizes() {
+        let what = format!("the gradient has shape {:?} for an input of shape {:?}", gradient.sizes(), input.sizes());
+        return Err(Error::shape(op, what, "both must have the same sizes"));
+    }
     let (x, g) = (widened(input)?, widened(gradient)?);
     let (mean, rstd) = match statistics {
         Statistics::Saved(mean, rstd) => (widened(mean)?, widened(rstd)?),
