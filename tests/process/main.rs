@@ -2,6 +2,7 @@
 //!
 //! Each test runs in a process of its own: it starts this program again for itself alone.
 
+mod absurd_calls;
 mod alone;
 #[allow(unsafe_code, reason = "a program is run on buffers made here")]
 #[cfg(unix)]
@@ -10,6 +11,8 @@ mod case;
 mod compile_memory;
 #[cfg(unix)]
 mod disk_cache;
+#[path = "../common/effort.rs"]
+mod effort;
 mod kernel_cache;
 #[allow(dead_code, reason = "these tests use a part of the module")]
 #[cfg(unix)]
