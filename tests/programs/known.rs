@@ -196,7 +196,8 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "captured tensors that are written with values that require gradients, or lose them",
         matches: |case, found| {
-            let is_gradient = found.place.contains("backward") || found.place.contains("gradient");
+            let is_gradient =
+                found.place.contains("backward") || found.place.contains("gradient") || found.kind == "requires grad";
             let is_nested = has(&case.body, &|s| matches!(s, Statement::Nested { .. }));
             let is_known = is_gradient
                 || found.compiled.contains("a tensor that a trace made")
@@ -227,11 +228,16 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "second-order gradients of lower precision",
+        name: "second-order gradients are summed and rounded in another order",
         matches: |case, found| {
-            let is_gradient = found.place.contains("gradient") && found.kind == "bits";
-            let text = format!("{case:?}");
-            is_gradient && case.settings.after == After::Twice && (text.contains("F16") || text.contains("BF16"))
+            found.place.contains("gradient") && found.kind == "bits" && case.settings.after == After::Twice
+        },
+    },
+    Known {
+        name: "inference tensors as inputs: saved without need, and written without an error",
+        matches: |_, found| {
+            found.compiled.contains("an inference tensor cannot be saved for backward")
+                || found.eager.contains("Inplace update to inference tensor outside InferenceMode")
         },
     },
     Known {
