@@ -214,13 +214,14 @@ impl Builder<'_> {
         }
     }
 
-    /// `start + position * step`: whole numbers in i64, floats in f64, then in the range's dtype.
+    /// `start + position * step`, then in the range's dtype. It is computed in i64 if the dtype is an integer, whose
+    /// start and step are truncated, or if both are whole; else in f64.
     fn position(&mut self, slot: u16, node: NodeId, level: Level) -> Reg {
         let position = self.emit(Kind::Load(slot), &[], Ty::I64, level);
         let call = &self.graph[node];
         let dtype = call.ty.dtype;
         let Arange { start, step, .. } = Arange::read(&call.attrs);
-        let whole = ![start, step].iter().any(|value| value.dtype().is_float());
+        let whole = !dtype.is_float() || ![start, step].iter().any(|value| value.dtype().is_float());
         let (ty, number): (Ty, fn(Scalar) -> Lit) = if whole {
             (Ty::I64, |value| Lit::i64(value.as_i64()))
         } else {

@@ -45,6 +45,10 @@ fn factories_fill_tensors() {
     check(Tensor::arange(0, 5, 2), &[3], &[0i64, 2, 4]);
     check(Tensor::arange(1.0, 0.0, -0.5), &[2], &[1f32, 0.5]);
     check(Tensor::arange_of(0, 3, 1, DType::F64), &[3], &[0f64, 1., 2.]);
+    // Of integers: the count follows from the numbers given, and then start and step are truncated.
+    check(Tensor::arange_of(5, 0, -0.5, DType::I64), &[10], &[5i64; 10]);
+    check(Tensor::arange_of(0.5, 4.0, 1.5, DType::I32), &[3], &[0i32, 1, 2]);
+    check(Tensor::arange_of(-1.5, 3.0, 1, DType::I16), &[5], &[-1i16, 0, 1, 2, 3]);
     check(Tensor::eye(2, DType::F32), &[2, 2], &[1f32, 0., 0., 1.]);
     check(counting(&[2]).zeros_like(), &[2], &[0f32, 0.]);
     check(counting(&[2, 1]).t().and_then(|x| x.full_like(7)), &[1, 2], &[7f32, 7.]);
