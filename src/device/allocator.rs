@@ -222,5 +222,5 @@ pub(crate) fn roomy<T>(n: usize) -> Result<Vec<T>> {
 #[cold]
 fn out_of_memory(wanted: usize) -> Error {
     let stats = stats();
-    Error::OutOfMemory { device: "cpu".into(), wanted, held: stats.live_bytes, limit: stats.limit }
+    Error::OutOfMemory { call: String::new(), device: "cpu".into(), wanted, held: stats.live_bytes, limit: stats.limit }
 }

@@ -132,6 +132,7 @@ impl Inner {
     /// A block for work on `stream`: a free one, else a new one, else one that has to be waited for.
     fn take(&self, bytes: usize, stream: &Stream) -> Result<Block> {
         let exhausted = |state: &State| Error::OutOfMemory {
+            call: String::new(),
             device: self.device.to_string(),
             wanted: bytes,
             held: state.live_bytes,

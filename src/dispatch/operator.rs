@@ -346,7 +346,7 @@ impl Operator {
         }
         for (_, list) in &registrations.kernels.0 {
             for registered in list {
-                check_against(&schema, &registered.kernel, registered.site)?;
+                check_against(&schema, site, &registered.kernel, registered.site)?;
             }
         }
         let definition = Arc::new(Definition::new(schema));
@@ -364,8 +364,8 @@ impl Operator {
     /// Makes a kernel the active one of a key, unless it contradicts the schema.
     pub(crate) fn add_kernel(&self, key: DispatchKey, new: Registered, fallbacks: &Fallbacks) -> Result<()> {
         let mut registrations = lock(&self.0.registrations);
-        if let Some((definition, _)) = &registrations.definition {
-            check_against(&definition.schema, &new.kernel, new.site)?;
+        if let Some((definition, site)) = &registrations.definition {
+            check_against(&definition.schema, site, &new.kernel, new.site)?;
         }
         if registrations.signature.is_none() {
             registrations.signature = new.kernel.signature().map(|signature| (signature, new.site));
@@ -474,15 +474,17 @@ impl Operator {
 }
 
 /// Rejects a kernel whose signature contradicts the schema. Boxed kernels fit every schema.
-fn check_against(schema: &Schema, kernel: &Kernel, site: Site) -> Result<()> {
+fn check_against(schema: &Schema, defined: Site, kernel: &Kernel, site: Site) -> Result<()> {
     let Some(inferred) = kernel.inferred_schema(&schema.name) else { return Ok(()) };
     match schema.difference(&inferred) {
         None => Ok(()),
         Some(reason) => Err(Error::Registration {
             what: format!(
                 "the schema inferred from the kernel doesn't match the expected schema of operator {}\n  expected \
-                 schema: {schema}\n  inferred schema: {inferred}\n  registered at {site}\n  reason: {reason}",
-                schema.name
+                 schema: {schema}\n    defined at {defined}\n  inferred schema: {inferred}\n    of the kernel {}, \
+                 registered at {site}\n  reason: {reason}",
+                schema.name,
+                kernel.name()
             ),
         }),
     }

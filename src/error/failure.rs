@@ -137,8 +137,14 @@ pub enum Error {
         message: String,
     },
     /// An allocation failed, or would exceed the limit of its device.
-    #[error("out of memory on {device}: wanted {wanted} bytes; {held} bytes are held of a limit of {limit}")]
+    #[error(
+        "{}out of memory on {device}: wanted {wanted} bytes; {held} bytes are held{}",
+        of_call(.call),
+        room(*.limit)
+    )]
     OutOfMemory {
+        /// The operator that was called, with the types of its tensors; empty where no operator was.
+        call: String,
         /// The device.
         device: String,
         /// Bytes asked for.
@@ -166,7 +172,30 @@ pub enum Error {
     },
 }
 
+/// The operator in front of a message, if there was one.
+fn of_call(call: &str) -> String {
+    if call.is_empty() { String::new() } else { format!("{call}: ") }
+}
+
+/// What a limit leaves to do.
+fn room(limit: usize) -> String {
+    match limit {
+        usize::MAX => "; drop tensors that are not needed, or compute in smaller parts".into(),
+        limit => format!(" of a limit of {limit}; drop tensors that are not needed, or raise the limit"),
+    }
+}
+
 impl Error {
+    /// Names the call that ran out of memory, unless the error is another one or names a call already.
+    pub(crate) fn in_call(mut self, describe: impl FnOnce() -> String) -> Self {
+        if let Error::OutOfMemory { call, .. } = &mut self
+            && call.is_empty()
+        {
+            *call = describe();
+        }
+        self
+    }
+
     /// An [`Error::Shape`] from its parts.
     pub fn shape(op: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }

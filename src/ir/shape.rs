@@ -208,13 +208,23 @@ impl Layout {
     /// # Errors
     /// If another dimension would change its size.
     pub fn expand(&self, op: &str, sizes: &[usize]) -> Result<Layout> {
-        let fits = sizes.len() >= self.rank()
-            && self.sizes.iter().rev().zip(sizes.iter().rev()).all(|(&have, &want)| have == want || have == 1);
-        if !fits {
-            let what = format!("the expanded size {sizes:?} must match the existing size {:?}", self.sizes.as_slice());
-            return Err(Error::shape(op, what, "only sizes of 1 and new leading dimensions can be expanded"));
+        let hint = "only sizes of 1 and new leading dimensions can be expanded";
+        let all = || format!("target sizes {sizes:?}, tensor sizes {:?}", self.sizes.as_slice());
+        let Some(lead) = sizes.len().checked_sub(self.rank()) else {
+            let (wanted, rank) = (sizes.len(), self.rank());
+            let what = format!("the number of sizes ({wanted}) must not be less than that of dims ({rank}); {}", all());
+            return Err(Error::shape(op, what, hint));
+        };
+        let differs = |(&have, &want): (&usize, &usize)| have != want && have != 1;
+        if let Some(dim) = self.sizes.iter().zip(&sizes[lead..]).position(differs) {
+            let (have, at) = (self.sizes[dim], dim + lead);
+            let what = format!(
+                "the expanded size ({}) must match the existing size ({have}) at non-singleton dimension {at}; {}",
+                sizes[at],
+                all()
+            );
+            return Err(Error::shape(op, what, hint));
         }
-        let lead = sizes.len() - self.rank();
         let mut strides: Strides = SmallVec::from_elem(0, sizes.len());
         for dim in lead..sizes.len() {
             let (have, stride) = (self.sizes[dim - lead], self.strides[dim - lead]);

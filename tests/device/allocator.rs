@@ -235,7 +235,7 @@ fn running_out_leaves_everything_usable() {
     assert_eq!(blocks.len(), 7, "the eighth and the 128 bytes do not fit together");
     let held = allocator::stats().live_bytes;
     let limit = live + 8 * MIB;
-    assert_eq!(error, Error::OutOfMemory { device: "cpu".into(), wanted: MIB, held, limit });
+    assert_eq!(error, Error::OutOfMemory { call: String::new(), device: "cpu".into(), wanted: MIB, held, limit });
     assert!(matches!(Storage::new(Device::CPU, 100 * MIB), Err(Error::OutOfMemory { .. })));
     // Freed memory can be allocated in another size: caches are trimmed before a request fails.
     drop(blocks);

@@ -230,7 +230,10 @@ fn stream_pools_count_limit_and_trim() -> Result<()> {
     assert_eq!((memory.stats().held_bytes, memory.stats().peak_bytes, memory.stats().allocations), (4096, 4096, 3));
     let error = memory.allocate(64).expect_err("the limit is reached");
     let held = 4096;
-    assert_eq!(error, Error::OutOfMemory { device: device(0).to_string(), wanted: 64, held, limit: 4096 });
+    assert_eq!(
+        error,
+        Error::OutOfMemory { call: String::new(), device: device(0).to_string(), wanted: 64, held, limit: 4096 }
+    );
     drop((blocks.1, third));
     memory.trim();
     assert_eq!((memory.stats().held_bytes, memory.stats().live_blocks), (0, 0));

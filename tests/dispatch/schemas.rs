@@ -1,7 +1,7 @@
 //! Schemas: parsing, printing, checks (lines 072 to 082).
 
 use crate::{assert_error, fragment, operator, plain, tensor};
-use opfuse::dispatch::{AliasAnalysis, DispatchKey as K, Dispatcher, Schema, Value};
+use opfuse::dispatch::{AliasAnalysis, DispatchKey as K, Dispatcher, Kernel, Schema, Value};
 use opfuse::{Error, Result, Tensor};
 
 #[test]
@@ -184,6 +184,19 @@ fn n078_a_sized_list_with_a_longer_default_and_a_named_result_are_callable() {
         let results = op.invoke(vec![Value::Tensor(tensor())], dims).expect("the arguments fit");
         assert!(matches!(results.as_slice(), [Value::Int(found)] if *found == sum), "{results:?}");
     }
+}
+
+#[test]
+fn n072_a_mismatch_names_the_kernel_and_both_sites() {
+    let dispatcher = Dispatcher::new();
+    let mut library = fragment(&dispatcher);
+    library.def("odd(Tensor x) -> int").expect("a definition");
+    let kernel = Kernel::typed(|_: &Tensor| Ok(1.5f64)).named("one and a half");
+    let error = library.impl_for("odd", K::CPU, kernel).map(|_| ()).expect_err("it returns a float").to_string();
+    for part in ["operator test::odd", "of the kernel one and a half, registered at", "defined at", "schemas.rs:"] {
+        assert!(error.contains(part), "{part:?} is missing in: {error}");
+    }
+    assert_eq!(error.matches("tests/dispatch/schemas.rs:").count(), 2, "{error}");
 }
 
 #[test]

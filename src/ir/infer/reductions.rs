@@ -53,13 +53,10 @@ fn non_empty(call: &Call<'_>) -> Result<()> {
     let input = call.args[0];
     let dims = reduced_dims(call.name(), call.attrs, input.rank())?;
     match dims.iter().find(|&&dim| input.sizes[dim] == 0) {
-        Some(dim) => Err(Error::OutOfRange {
-            op: call.name().into(),
-            what: format!("size of reduced dim {dim} (the reduction has no identity)"),
-            low: 1,
-            high: i64::MAX,
-            got: 0,
-        }),
+        Some(dim) => {
+            let what = format!("reduced dim {dim} of shape {:?} has no elements", input.sizes.as_slice());
+            Err(Error::index(call.name(), what, "the reduction has no identity; reduce dims that have some"))
+        }
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use crate::dispatch::key::set::KeySet;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
-use crate::ops::backend::meta;
+use crate::ops::backend::{argument, meta};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use smallvec::SmallVec;
@@ -20,8 +20,8 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
         _ => None,
     };
     match again {
-        Some(result) => result.map_err(|error| *error),
-        None => kernel_anew(op, tensors, attrs),
+        Some(result) => result.map_err(|error| described(op, tensors, *error)),
+        None => kernel_anew(op, tensors, attrs).map_err(|error| described(op, tensors, error)),
     }
 }
 
@@ -30,7 +30,7 @@ fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let mut has_data = true;
     for tensor in tensors {
         if tensor.device().kind != DeviceKind::Cpu {
-            return Err(not_here(op, tensor));
+            return Err(not_here(op, tensors, tensor));
         }
         has_data &= tensor.has_data();
     }
@@ -45,10 +45,20 @@ fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
 }
 
 #[cold]
-fn not_here(op: Op, tensor: &Tensor) -> Error {
+fn described(op: Op, tensors: &[&Tensor], error: Error) -> Error {
+    let types = || tensors.iter().map(|tensor| tensor.ty().to_string()).collect::<Vec<String>>().join(", ");
+    error.in_call(|| format!("{}({})", op.name(), types()))
+}
+
+#[cold]
+fn not_here(op: Op, tensors: &[&Tensor], tensor: &Tensor) -> Error {
     Error::Device {
         op: op.name().into(),
-        what: format!("expected all tensors on cpu, but found one on {}", tensor.device()),
+        what: format!(
+            "expected all tensors on cpu, but found one on {}: {}",
+            tensor.device(),
+            argument(op, tensors, tensor)
+        ),
         hint: "move the operands to one device".into(),
     }
 }

@@ -7,7 +7,7 @@ use crate::dispatch::key::set::KeySet;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op};
-use crate::ops::backend::meta;
+use crate::ops::backend::{argument, meta};
 use crate::runtime::cuda;
 use crate::runtime::view;
 use crate::tensor::handle::Tensor;
@@ -23,7 +23,7 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
         return meta::shape_of(op, tensors, attrs, device);
     }
     if let Some(tensor) = tensors.iter().find(|tensor| !tensor.has_data()) {
-        return Err(not_here(op, device, tensor));
+        return Err(not_here(op, device, tensors, tensor));
     }
     if op.is_view() {
         return view(op, attrs, tensors[0].array()).map(|result| tensors[0].view_with(result));
@@ -45,7 +45,7 @@ fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
         tensor.as_number().is_some() || is_scalar || is_key(op, tensor)
     };
     match tensors.iter().find(|tensor| tensor.device() != device && !may_be_elsewhere(tensor)) {
-        Some(stray) => Err(not_here(op, device, stray)),
+        Some(stray) => Err(not_here(op, device, tensors, stray)),
         None => Ok(device),
     }
 }
@@ -56,10 +56,14 @@ fn is_key(op: Op, tensor: &Tensor) -> bool {
 }
 
 #[cold]
-fn not_here(op: Op, device: Device, tensor: &Tensor) -> Error {
+fn not_here(op: Op, device: Device, tensors: &[&Tensor], tensor: &Tensor) -> Error {
     Error::Device {
         op: op.name().into(),
-        what: format!("expected all tensors on {device}, but found one on {}", tensor.device()),
+        what: format!(
+            "expected all tensors on {device}, but found one on {}: {}",
+            tensor.device(),
+            argument(op, tensors, tensor)
+        ),
         hint: "move the operands to one device, as with to_device".into(),
     }
 }

@@ -4,6 +4,7 @@ use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::set::KeySet;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, TensorType};
+use crate::ops::backend::argument;
 use crate::runtime::view;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
@@ -36,7 +37,11 @@ fn check_devices(op: Op, tensors: &[&Tensor]) -> Result<()> {
     let and = if is_scalar(first) { "or one 0-dim tensor on the cpu, " } else { "" };
     Err(Error::Device {
         op: op.name().into(),
-        what: format!("expected all tensors on meta, {and}but found one on {}", tensor.device()),
+        what: format!(
+            "expected all tensors on meta, {and}but found one on {}: {}",
+            tensor.device(),
+            argument(op, tensors, tensor)
+        ),
         hint: "move the operands to one device".into(),
     })
 }

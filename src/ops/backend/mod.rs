@@ -3,3 +3,22 @@
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod meta;
+
+use crate::dispatch::builtins::operator;
+use crate::ir::Op;
+use crate::tensor::handle::Tensor;
+
+/// The argument that a tensor of a call is, for messages: its name in the schema, or its position if tensors may be
+/// absent or in lists.
+pub(crate) fn argument(op: Op, tensors: &[&Tensor], tensor: &Tensor) -> String {
+    let position = tensors.iter().position(|other| std::ptr::eq(*other, tensor)).unwrap_or_default();
+    let schema = operator(op).ok().and_then(|operator| operator.schema());
+    let takes: Vec<&str> = schema.map_or_else(Vec::new, |schema| {
+        let holds = schema.arguments.iter().filter(|argument| argument.ty.holds_tensors());
+        holds.map(|argument| argument.name.as_str()).collect()
+    });
+    match takes.get(position) {
+        Some(name) if takes.len() == tensors.len() => format!("argument '{name}'"),
+        Some(_) | None => format!("tensor {position}"),
+    }
+}

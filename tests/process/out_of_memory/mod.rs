@@ -361,6 +361,8 @@ fn reaching_a_limit_is_an_error_until_it_is_raised() -> Result<()> {
     let outcomes = [f.call(&x), &x + &x, x.matmul(&x)];
     let limit = allocator::stats().limit;
     allocator::set_limit(usize::MAX);
+    let message = outcomes[1].as_ref().expect_err("there is no room for the sum").to_string();
+    assert!(message.contains("add(f32[512,512], f32[512,512]): out of memory"), "{message}");
     for error in outcomes.map(|outcome| outcome.expect_err("there is no room for the result")) {
         check_error("limit", 0, &error);
         assert!(error.to_string().contains(&format!("limit of {limit}")), "{error}");
