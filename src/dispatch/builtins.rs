@@ -75,6 +75,11 @@ pub(crate) fn complete() {
     }
 }
 
+/// Whether this thread registers the built-in operators, which are never unregistered.
+pub(crate) fn is_registering() -> bool {
+    IS_REGISTERING.get()
+}
+
 /// Registers the built-in operators now rather than at the first call or look-up.
 ///
 /// # Errors

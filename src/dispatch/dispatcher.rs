@@ -208,7 +208,7 @@ impl Dispatcher {
         let mut state = self.state();
         let id = state.next_id();
         let op = state.operator(name);
-        let added = op.add_kernel(key, Registered { id, kernel: Arc::new(kernel), site }, &state.fallbacks);
+        let added = op.add_kernel(key, registered(id, kernel, site), &state.fallbacks);
         if let Err(error) = added {
             let unused = state.forget_if_unused(name);
             drop(state);
@@ -241,7 +241,7 @@ impl Dispatcher {
             });
         }
         let id = state.next_id();
-        state.fallbacks[slot] = Some(Registered { id, kernel: Arc::new(kernel), site });
+        state.fallbacks[slot] = Some(registered(id, kernel, site));
         state.update_fallback(slot);
         drop(state);
         Ok(self.registration(Undo::Fallback { slot }))
@@ -352,6 +352,12 @@ impl State {
             op.update_fallback(slot, &self.fallbacks);
         }
     }
+}
+
+fn registered(id: u64, kernel: Kernel, site: Site) -> Registered {
+    // Calls of built-in kernels need not be counted.
+    let kernel = if builtins::is_registering() { kernel.kept() } else { kernel };
+    Registered { id, kernel: Arc::new(kernel), site }
 }
 
 impl Drop for Registration {

@@ -5,6 +5,9 @@
 //! only the outer modes. [`Next::call`] passes the call to the next outer mode, and after the outermost one to the
 //! operator. The operator runs with all modes on, so they also see the calls that a composite operator makes. Modes do
 //! not follow a call to another thread.
+//!
+//! Reads are calls too: `item` is `aten::item`, and `to_vec` is `aten::_to_copy` to the host. While no mode, wrapper or
+//! kernel from outside can see them, they are skipped.
 
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::local::{IncludeGuard, include};
