@@ -343,6 +343,12 @@ impl Rule {
         }
     }
 
+    /// Whether a call on these operands is arithmetic of plain numbers, whose result is a plain number.
+    pub fn keeps_numbers(self, args: &[&TensorType]) -> bool {
+        let is_copy = matches!(self, Rule::Cast | Rule::Destination | Rule::Masked);
+        !is_copy && !args.is_empty() && args.iter().all(|arg| arg.number)
+    }
+
     /// Whether the second operand scales the first. The computation with 16-bit floats is in f32, so a 0-dim scale is
     /// not rounded to 16 bits. So `x * 0.1` uses 0.1 in f32, and a factor beyond the range of f16 is no infinity.
     pub const fn scales(self) -> bool {
@@ -354,12 +360,17 @@ impl Rule {
     /// # Errors
     /// If the rule does not take the dtypes of the operands.
     pub fn compute(self, op: &str, args: &[&TensorType], attrs: &[Attr]) -> Result<Compute> {
+        let none = || Error::argument(op, "needs at least one tensor");
         let promoted = |skip: Option<usize>| {
             let operands = args.iter().enumerate().filter(|(index, _)| Some(*index) != skip);
             let scalars = attrs.iter().filter_map(|attr| attr.scalar()).filter(|_| self == Rule::PromoteNumbers);
             let scalars = scalars.map(|scalar| TensorType::number(scalar.dtype()).promote_operand());
-            super::dtype::promote_all(operands.map(|(_, arg)| arg.promote_operand()).chain(scalars))
-                .ok_or_else(|| Error::argument(op, "needs at least one tensor"))
+            if self.keeps_numbers(args) {
+                // Plain numbers among themselves are i64 and f64, as Rust's are.
+                let dtypes = operands.map(|(_, arg)| arg.promote_operand()).chain(scalars).map(|operand| operand.dtype);
+                return dtypes.reduce(DType::promote).ok_or_else(none);
+            }
+            super::dtype::promote_all(operands.map(|(_, arg)| arg.promote_operand()).chain(scalars)).ok_or_else(none)
         };
         let refuse = |found: DType, expected: &str, hint: &str| -> Result<Compute> {
             Err(Error::unsupported(op, found, expected, hint))
@@ -383,7 +394,8 @@ impl Rule {
             Rule::Division if DivMode::read(attrs).rounding_mode.is_some() => numbers(promoted(None)?),
             Rule::PromoteFloat | Rule::Division => {
                 let dtype = promoted(None)?;
-                plain(if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT })
+                let default = if self.keeps_numbers(args) { DType::F64 } else { DType::DEFAULT_FLOAT };
+                plain(if dtype.is_float() { dtype } else { default })
             }
             Rule::Whole => match promoted(None)? {
                 found if found.is_float() || found == DType::Bool => {

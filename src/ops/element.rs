@@ -7,14 +7,16 @@ use crate::device::{Device, DeviceKind, roomy};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::local::exclude;
 use crate::dispatch::library::Library;
+use crate::eager;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Layout, Scalar};
+use crate::ir::{Attr, DType, Layout, Meaning, Op, Scalar, TensorType};
 use crate::ops::composite::Composite;
 use crate::ops::conversions::host_copy;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use bytemuck::Pod;
 use half::{bf16, f16};
+use smallvec::SmallVec;
 use std::fmt;
 
 static ITEM: Composite = Composite::new("item(Tensor self) -> Scalar");
@@ -285,6 +287,25 @@ fn local_scalar(x: &Tensor) -> Result<Scalar> {
     }
     observer::announce_read(x, "item")?;
     by_dtype!(x, T => x.elements::<T>("item")?.first().copied().ok_or_else(|| not_one(x)))
+}
+
+/// The result of a row on plain numbers, if it is one too. In a trace, numbers have the values of the traced call.
+///
+/// # Errors
+/// If the row does not take the numbers.
+pub(crate) fn number_of(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Option<Scalar>> {
+    let numbers: Option<SmallVec<[Scalar; 2]>> = tensors.iter().map(|tensor| tensor.as_number()).collect();
+    let (Some(numbers), Meaning::Body(..)) = (numbers.filter(|numbers| !numbers.is_empty()), &op.row().meaning) else {
+        return Ok(None);
+    };
+    let types: SmallVec<[TensorType; 2]> = numbers.iter().map(|number| TensorType::number(number.dtype())).collect();
+    if !op.infer(&types.iter().collect::<SmallVec<[&TensorType; 2]>>(), attrs)?.number {
+        return Ok(None);
+    }
+    let numbers = numbers.into_iter().map(Tensor::number).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
+    let arguments: SmallVec<[eager::Argument<'_>; 2]> = numbers.iter().map(Tensor::as_argument).collect();
+    let result = Tensor::from_array(eager::run(op, &arguments, attrs)?);
+    by_dtype!(result, T => result.elements::<T>(op.name())?.first().copied().ok_or_else(|| not_one(&result))).map(Some)
 }
 
 fn not_one(x: &Tensor) -> Error {

@@ -212,7 +212,7 @@ fn common_subexpressions_and_constants_are_folded() {
            n0 = input: f32[4]
            n1 = number 2.0: f64[]#
            n2 = number 0.5: f64[]#
-           n3 = mul(n1, n2): f32[]
+           n3 = mul(n1, n2): f64[]#
            n4 = exp(n0): f32[4]
            n5 = exp(n0): f32[4]
            n6 = add(n4, n5; 1): f32[4]
@@ -223,7 +223,7 @@ fn common_subexpressions_and_constants_are_folded() {
         expect![[r#"
             graph {
               n0 = input: f32[4]
-              n1 = full(; [], 1.0, f32): f32[]
+              n1 = number 1.0: f64[]#
               n2 = exp(n0): f32[4]
               n3 = add(n2, n2; 1): f32[4]
               n4 = sub(n3, n1; 1): f32[4]

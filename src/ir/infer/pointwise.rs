@@ -15,6 +15,9 @@ pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
         unreachable!("{} has no body", call.name());
     };
     let dtype = rule.compute(call.name(), call.args, call.attrs)?.result;
+    if rule.keeps_numbers(call.args) {
+        return Ok(TensorType::number(dtype));
+    }
     let mut sizes = Sizes::from_slice(&call.args[0].sizes);
     for arg in &call.args[1..] {
         sizes = broadcast(call.name(), &sizes, &arg.sizes)?;

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ir::Op;
+use crate::ir::decompose::copied;
 use crate::ir::entity::SideTable;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::indexing;
@@ -35,7 +36,11 @@ fn once(graph: &Graph) -> Result<Graph> {
         let meaning = node.op().map(|op| &op.row().meaning);
         moved.push(match meaning {
             Some(Meaning::Decompose(rule)) => {
-                let id = rule(&mut out, &args, &node.attrs)?;
+                let mut id = rule(&mut out, &args, &node.attrs)?;
+                if out[id].ty.number && !node.ty.number {
+                    // Its parts are arithmetic of plain numbers, but the op returns a tensor.
+                    id = copied(&mut out, id)?;
+                }
                 debug_assert_eq!(out[id].ty.sizes, node.ty.sizes, "{:?} decomposes into another shape", node.op());
                 debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
                 id

@@ -13,6 +13,10 @@ use crate::ir::scalar::{Lit, Scalar, Ty, eval};
 pub fn fold_constants(graph: &Graph) -> Graph {
     rebuild(graph, |out, id, node, args| {
         let folded = constant(graph, id).and_then(|value| {
+            if node.ty.number {
+                let number = out.number(value);
+                return Some(number).filter(|&number| out[number].ty == node.ty);
+            }
             let attrs = Full { size: ints(&node.ty.sizes), fill_value: value, dtype: Some(node.ty.dtype) };
             out.add(Op::Full, &[], attrs.into()).ok().filter(|&full| out[full].ty == node.ty)
         });

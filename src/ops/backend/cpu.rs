@@ -6,6 +6,7 @@ use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
 use crate::ops::backend::{argument, meta};
+use crate::ops::element::number_of;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use smallvec::SmallVec;
@@ -13,6 +14,11 @@ use smallvec::SmallVec;
 /// The CPU kernel of every row of the op table. In an abstract trace operands have no elements, and neither has the
 /// result.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    if tensors.first().is_some_and(|first| first.as_number().is_some())
+        && let Some(number) = number_of(op, tensors, attrs)?
+    {
+        return Tensor::number(number);
+    }
     // The fast path: most calls repeat an earlier one.
     let again = match *tensors {
         [a] => eager::run_again(op, &[a.as_argument()], attrs, Tensor::from_array),

@@ -23,8 +23,10 @@ use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{Attrs, DType, NodeId, Op, TensorType};
+use crate::ops::element::number_of;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
 
 mod aliases;
 mod checks;
@@ -240,6 +242,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         with_recording(|recording| recording.give_up(why));
     }
     let made = op.is_view().then(|| attrs.clone());
+    let number = number_of(op, &tensors.iter().collect::<SmallVec<[&Tensor; 4]>>(), &attrs)?;
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let has_shape_alone = if is_deferred() {
@@ -256,7 +259,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
             true => crate::device::current_device(DeviceKind::Cuda)?,
             false => Device::CPU,
         };
-        ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, None)).transpose()?
+        ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, number)).transpose()?
     } else {
         let _below = exclude(DispatchKey::Tracer);
         operator.redispatch_boxed(below, stack)?;

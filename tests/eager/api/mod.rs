@@ -8,6 +8,7 @@ mod limits;
 mod messages;
 #[cfg(feature = "ndarray")]
 mod nd_views;
+mod numbers;
 mod operators;
 mod pointwise;
 mod products;
