@@ -63,7 +63,7 @@ macro_rules! methods {
 
 /// Methods with arguments, and methods that do not come from the op table.
 pub(super) const OTHERS: &[Method] = methods! { w;
-    "add" => w(x()).add(&x());
+    "add" => w(x()).add(x());
     "add" => &w(x()) + &x();
     "add" => &w(x()) + 1.0;
     "add" => 1.0 + &w(x());
@@ -77,16 +77,16 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "bitwise_xor" => &w(places()) ^ 1i64;
     "neg" => -&w(x());
     "bitwise_not" => !&w(places());
-    "add_" => w(x()).add_(&x());
-    "add_scaled" as "add" => w(x()).add_scaled(&x(), 2);
-    "add_scaled_" as "add_" => w(x()).add_scaled_(&x(), 2);
+    "add_" => w(x()).add_(x());
+    "add_scaled" as "add" => w(x()).add_scaled(x(), 2);
+    "add_scaled_" as "add_" => w(x()).add_scaled_(x(), 2);
     "sub" => w(x()).sub(1.0);
     "sub_" => w(x()).sub_(1.0);
-    "sub_scaled" as "sub" => w(x()).sub_scaled(&x(), 2);
-    "sub_scaled_" as "sub_" => w(x()).sub_scaled_(&x(), 2);
-    "pow" => w(x()).pow(&x());
+    "sub_scaled" as "sub" => w(x()).sub_scaled(x(), 2);
+    "sub_scaled_" as "sub_" => w(x()).sub_scaled_(x(), 2);
+    "pow" => w(x()).pow(x());
     "pow" => w(x()).pow(2);
-    "pow_" => w(x()).pow_(&x());
+    "pow_" => w(x()).pow_(x());
     "pow_" => w(x()).pow_(2);
     "div_rounded" as "div" => w(x()).div_rounded(2.0, "floor");
     "div_rounded_" as "div_" => w(x()).div_rounded_(2.0, "floor");
@@ -106,7 +106,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "fill_" => w(x()).fill_(1);
     "zero_" => w(x()).zero_();
     "copy_" => w(x()).copy_(&x());
-    "where_" as "where" => w(mask()).where_(&line(), 0.0);
+    "where_" as "where" => w(mask()).where_(line(), 0.0);
     "clamp" => w(x()).clamp(Some(0.1.into()), None);
     "clamp_" => w(x()).clamp_(Some(0.1.into()), None);
     "clamp_min" => w(x()).clamp_min(0.1);
@@ -348,7 +348,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "random_" => w(x()).random_(0, 2);
     "i" as "select" => w(x()).i((0, 1));
     "i" as "slice" => w(x()).i(0..1);
-    "i" as "index" => w(x()).i(&ints(&[0]));
+    "i" as "index" => w(x()).i(ints(&[0]));
 };
 
 /// Methods without a tensor argument.
