@@ -54,7 +54,11 @@ impl Saved {
 
     /// The same with another value and edge.
     pub(super) fn copy(&self, places: &Places<'_>) -> Result<Saved> {
-        let value = if self.is_number() { self.value.clone() } else { places.value(&self.value)? };
+        // The number of an abstract trace has no elements.
+        let value = match self.value.as_number() {
+            Some(number) => Tensor::number(number)?,
+            None => places.value(&self.value)?,
+        };
         let edge = self.edge.as_ref().and_then(|edge| places.edge(edge));
         Ok(Saved { version: value.version(), value, edge, own_result: self.own_result })
     }

@@ -199,8 +199,7 @@ impl Op {
         matches!(self.row().meaning, Meaning::Gather(_))
     }
 
-    /// Whether a call with a result of this dtype may find a value out of range. That is an index, or an integer that is
-    /// divided by.
+    /// Whether a call with a result of this dtype may find a value out of range: an index or a divisor.
     pub fn checks_values(self, dtype: DType) -> bool {
         match &self.row().meaning {
             Meaning::Gather(_) | Meaning::Routine(Routine::Scatter(_) | Routine::FlatIndex) => true,

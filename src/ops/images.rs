@@ -81,14 +81,18 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     let op = "pixel_shuffle";
     let (r, outer, [channels, height, width]) = planes(op, x, factor)?;
-    if channels % (r * r) != 0 {
+    let area = r
+        .checked_mul(r)
+        .ok_or_else(|| Error::shape(op, format!("the factor {factor} is too large"), "take a smaller one"))?;
+    if channels % area != 0 {
         let what = format!("input shape {:?} has {channels} channels", x.sizes());
         return Err(Error::shape(op, what, format!("they must be divisible by {factor} * {factor}")));
     }
-    let channels = channels / (r * r);
+    let channels = channels / area;
     let split = [outer, &[channels, r, r, height, width]].concat();
     let order = [0, 3, 1, 4, 2];
-    rearranged(x, &split, outer.len(), &order, &[outer, &[channels, height * r, width * r]].concat())
+    let sizes = [outer, &[channels, height.saturating_mul(r), width.saturating_mul(r)]].concat();
+    rearranged(x, &split, outer.len(), &order, &sizes)
 }
 
 /// Rearranges `(…, C, H r, W r)` to `(…, C r², H, W)`.

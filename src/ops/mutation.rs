@@ -185,7 +185,11 @@ pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
 
 /// The kernel of the in-place form of a row.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-    write_result(op, tensors, attrs).map(|()| tensors[0].clone())
+    let Some(&target) = tensors.first() else {
+        let what = "the tensor that it writes to is missing";
+        return Err(Error::argument(op.name(), format!("{what}; its first argument is a tensor")));
+    };
+    write_result(op, tensors, attrs).map(|()| target.clone())
 }
 
 /// Calls an op, and stores the result in its first operand.

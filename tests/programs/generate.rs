@@ -4,7 +4,7 @@ use super::compare::turn;
 use super::given::{Before, make};
 use super::inputs::Style;
 use super::interpret::{Frame, Guards};
-use super::known::avoid;
+
 use super::methods::{Int, METHODS};
 use super::operators::{Choice, draws, operators};
 use super::program::{After, Arg, Block, Case, Guard, Reading, Settings, Statement, Tensors, Var, Wrapper};
@@ -98,7 +98,6 @@ pub(crate) fn generate(seed: u64) -> Case {
     if writer.random.percent(12) && !writer.failed {
         writer.trains(&mut frame, &mut case.body);
     }
-    avoid(&mut case);
     case
 }
 

@@ -3,7 +3,7 @@
 use super::compare::Difference;
 use super::failure;
 use super::inputs::fit;
-use super::known::{is_avoided, known};
+use super::known::known;
 use super::program::{After, Block, Case, Feed, Place, Role, Statement, Values, Var, Wrapper};
 use opfuse::DType;
 use std::collections::BTreeSet;
@@ -46,7 +46,6 @@ fn shrunk(case: &Case, found: &Difference, stays_new: bool) -> Case {
         *budget -= 1;
         *budget >= 0
             && is_valid(case)
-            && !is_avoided(case)
             && failure(case).is_some_and(|other| {
                 !(stays_new && known(case, &other).is_some())
                     && other.kind == found.kind
