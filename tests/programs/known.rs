@@ -71,7 +71,8 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "versions and draws of tensors without elements",
         matches: |case, found| {
-            let is_empty = case.calls.iter().flat_map(|call| &call.given).any(|given| given.sizes.contains(&0));
+            let mut given = case.calls.iter().chain([&case.captured]).flat_map(|call| &call.given);
+            let is_empty = given.any(|given| given.sizes.contains(&0));
             is_empty && ["version", "draws", "aliases"].contains(&found.kind)
         },
     },
@@ -115,6 +116,23 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "second-order gradients that are zero: some or none",
         matches: |case, found| found.kind == "gradient" && case.settings.after == After::Twice,
+    },
+    Known {
+        name: "as_strided outside a storage that is smaller than in the first call, or overlaps",
+        matches: |case, found| found.kind == "outcome" && uses(case, "as_strided"),
+    },
+    Known {
+        name: "requires_grad of an input that is set inside",
+        matches: |case, found| {
+            found.kind == "outcome" && has(&case.body, &|s| matches!(s, Statement::RequireGrad { .. }))
+        },
+    },
+    Known {
+        name: "backward inside through the history of a captured tensor",
+        matches: |case, found| {
+            let is_backward = has(&case.body, &|s| matches!(s, Statement::Backward { .. }));
+            is_backward && found.compiled.contains("through the graph a second time")
+        },
     },
 ];
 

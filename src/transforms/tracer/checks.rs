@@ -25,16 +25,19 @@ pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
 
 fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
     let by = node.args.get(1).map(|&arg| &graph[graph.view_base(arg)]);
+    let is_target = |of: NodeId| graph.view_base(of) == graph.view_base(node.args[0]);
     let is_index = matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_));
     op.checks_values(node.ty.dtype)
         && !by.is_some_and(|by| match by.kind {
-            NodeKind::Op(made_by) => is_index && is_index_of(made_by),
+            NodeKind::Op(made_by) => {
+                is_index && is_index_of(made_by) && by.args.first().is_some_and(|&of| is_target(of))
+            }
             NodeKind::Number(number) => !is_index && number.as_f64() != 0.0,
             NodeKind::Input(_) | NodeKind::Extent(_) => false,
         })
 }
 
-/// Whether an op computes indices of its operand, which are in range.
+/// Whether an op computes indices of its operand, which are in range there.
 fn is_index_of(op: Op) -> bool {
     match &op.row().meaning {
         Meaning::Routine(routine) => matches!(routine, Routine::Argsort | Routine::Scan(Scan::ArgMax | Scan::ArgMin)),

@@ -1,5 +1,6 @@
 //! The state of a recording: the node of every tensor, lifted tensors, and written tensors.
 
+use crate::autograd::Meta;
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::elementwise_strides;
@@ -153,8 +154,8 @@ impl Recording {
         }
         let (nodes, gradients) = nodes.map_err(Reason::of_error)?;
         let aliases = self.aliases(outputs)?;
-        let is_new_leaf =
-            |output: &Tensor| output.may_require_grad() && output.is_tape_leaf() && self.outside(output).is_none();
+        let is_leaf = |meta: &Meta| meta.requires_grad() && meta.edge().is_none();
+        let is_new_leaf = |output: &Tensor| output.autograd().is_some_and(is_leaf) && self.outside(output).is_none();
         if let Some(result) = outputs.iter().position(is_new_leaf) {
             return Err(NotCaptured::LeafMade { result }.into());
         }
@@ -438,17 +439,16 @@ impl Recording {
         (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
 
-    /// Whether `tensor` or its base is a written input, whose memory has more than the elements of the new value.
+    /// Whether `tensor` or its base is a written input, and its memory may have more than the elements of the new
+    /// value. The memory of an input of the function may be another in each call.
     pub(super) fn hides_memory(&self, tensor: &Tensor) -> bool {
         let root = self.root(tensor);
-        let is_part = |tensor: &Tensor| {
-            let array = tensor.array();
-            let (layout, size) = (array.layout(), tensor.dtype().size());
-            tensor.has_data() && (layout.offset > 0 || layout.extent() * size < array.storage().len())
+        let is_part = || {
+            let (layout, size) = (root.array().layout(), root.dtype().size());
+            root.has_data() && (layout.offset > 0 || layout.extent() * size < root.array().storage().len())
         };
-        let original = self.given.iter().find(|given| given.handle.id() == root.id()).map(|given| &given.original);
-        (has_gaps(&root) || is_part(original.unwrap_or(&root)))
-            && self.written.iter().any(|&input| self.inputs[input].id() == root.id())
+        let is_written = self.written.iter().any(|&input| self.inputs[input].id() == root.id());
+        is_written && (self.given(&root).is_some() || has_gaps(&root) || is_part())
     }
 
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {
