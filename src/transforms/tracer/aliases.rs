@@ -11,6 +11,7 @@ use crate::error::{NotCaptured, Reason, Result};
 use crate::tensor::handle::Tensor;
 use crate::tensor::view_chain;
 use crate::tensor::view_chain::ViewStep;
+use crate::transforms::tracer::condition::Outside;
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::with_recording;
 use crate::transforms::tracer::views::Lineage;
@@ -37,6 +38,8 @@ pub struct OutputAlias {
     is_recorded: bool,
     /// Whether it counts writes by itself.
     has_own_version: bool,
+    /// The output, if it is a captured view of a captured tensor.
+    captured: Option<Tensor>,
 }
 
 impl OutputAlias {
@@ -45,6 +48,9 @@ impl OutputAlias {
     /// # Errors
     /// If the origin has another type than in the trace.
     pub fn made_of(&self, origin: &Tensor) -> Result<Tensor> {
+        if let Some(captured) = &self.captured {
+            return Ok(captured.clone());
+        }
         if self.chain.is_empty() {
             return Ok(origin.clone());
         }
@@ -86,7 +92,14 @@ impl Recording {
         let input = self.inputs.iter().position(is_it).map(Origin::Input);
         if let Some(origin) = input.or_else(|| outputs[..output].iter().position(is_it).map(Origin::Output)) {
             let chain = SmallVec::new();
-            return Some(OutputAlias { output, origin, chain, is_recorded: true, has_own_version: false });
+            return Some(OutputAlias {
+                output,
+                origin,
+                chain,
+                is_recorded: true,
+                has_own_version: false,
+                captured: None,
+            });
         }
         let of = self.lineage(tensor)?;
         let is_base = |other: &Tensor| other.id() == of.base.id();
@@ -100,8 +113,10 @@ impl Recording {
         // Rebuilding gives the full history. It is wrong if the function recorded only part of it.
         let requires_grad = |tensor: &Tensor| tensor.autograd().is_some_and(Meta::requires_grad);
         let is_known = is_written || requires_grad(tensor) == (of.has_history() && requires_grad(&of.base));
+        let is_captured = matches!(self.outside(tensor), Some(Outside::Captured(_)));
+        let captured = is_captured.then(|| tensor.clone());
         let Lineage { chain, made_with_grad: is_recorded, has_own_version, .. } = of;
-        is_known.then(|| OutputAlias { output, origin, chain, is_recorded, has_own_version })
+        is_known.then(|| OutputAlias { output, origin, chain, is_recorded, has_own_version, captured })
     }
 
     /// All outputs that are rebuilt.

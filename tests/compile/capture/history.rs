@@ -120,6 +120,16 @@ fn inputs_that_are_written_and_returned_are_as_in_eager_calls() {
             w[0].add_(&x[0])?;
             Ok(vec![w[0].clone(), w[0].i(1..3)?])
         }),
+        Twins::new("a captured view of a leaf in no-grad mode", |x, w| {
+            let _quiet = no_grad();
+            w[2].add_(&x[0])?;
+            Ok(vec![w[2].clone()])
+        })
+        .captured(|| {
+            let mut captured = leaf_and_buffer()?;
+            captured.push(captured[0].alias()?);
+            Ok(captured)
+        }),
         Twins::of_leaves("a leaf is refused", |x, _| {
             x[0].add_(1.0)?;
             Ok(vec![x[0].clone()])
