@@ -12,8 +12,7 @@ use crate::error::Result;
 use crate::ir::{Attr, Op};
 use crate::tensor::handle::Tensor;
 use crate::tensor::handle::ViewOf;
-use crate::tensor::view_chain::ViewStep;
-use smallvec::SmallVec;
+use crate::tensor::view_chain::{ViewChain, ViewStep};
 use std::sync::atomic::Ordering;
 
 /// The kernel of every view op of the table. The operand of `_unsafe_view` has no other owner, so its result is not
@@ -26,12 +25,11 @@ pub(crate) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[At
 /// Marks `result` as a view of `operand`, made by a view op.
 pub(crate) fn marked(op: Op, operand: &Tensor, attrs: &[Attr], result: Tensor) -> Tensor {
     let step = ViewStep::new(op, attrs);
-    let (base, mut chain) = match operand.view_of() {
+    let (base, chain) = match operand.view_of() {
         // The result of `detach` is the base of its views as far as gradients are concerned.
-        Some(view) if view.is_differentiable => (view.base.clone(), view.chain.clone()),
-        Some(_) | None => (operand.clone(), SmallVec::new()),
+        Some(view) if view.is_differentiable => (view.base.clone(), view.chain.then(step)),
+        Some(_) | None => (operand.clone(), ViewChain::of(step)),
     };
-    chain.push(step);
     let (made_at, is_differentiable) = (result.version(), op != Op::Detach);
     result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad: is_grad_enabled() })
 }

@@ -28,7 +28,7 @@ pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
     }
     let recomputed = {
         let _recorded = enable_grad();
-        view_chain::apply(&mut Tensors, &view.base, &view.chain)?
+        view_chain::apply(&mut Tensors, &view.base, &view.chain.steps())?
     };
     if let Some(edge) = recomputed.autograd().and_then(crate::autograd::meta::Meta::edge) {
         tensor.set_edge(edge);
@@ -162,7 +162,7 @@ pub(crate) fn rebase(target: &Tensor, source: &Tensor, before: Option<Edge>) -> 
         target.set_edge(Edge::new(node, 0));
         return Ok(());
     };
-    let function = CopySlices { chain: view.chain.clone(), copy, view_sizes: target.sizes().into() };
+    let function = CopySlices { chain: view.chain.steps(), copy, view_sizes: target.sizes().into() };
     let results = SmallVec::from_iter([ResultType::of(&view.base)]);
     let node = Node::new(Box::new(function), SmallVec::from_iter([before, edge]), results);
     view.base.set_edge(Edge::new(node, 0));

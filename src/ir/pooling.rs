@@ -16,6 +16,9 @@ use super::windows::{padded, part};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 
+/// The most elements of a window: each is a step of the decomposition.
+const MAX_ELEMENTS: usize = 1 << 18;
+
 /// The windows of one dim. Window `i` begins at `i * stride - padding`.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
@@ -56,6 +59,11 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         let what = format!("windows over {} dims of shape {:?}", pools.len(), &input.sizes[..]);
         return Err(Error::shape(call.name(), what, "there must be as many dims, and at least one"));
     };
+    let n_elements = pools.iter().fold(1usize, |count, pool| count.saturating_mul(pool.kernel));
+    if n_elements > MAX_ELEMENTS {
+        let what = format!("windows of {n_elements} elements, and at most {MAX_ELEMENTS} are possible");
+        return Err(Error::shape(call.name(), what, "take amax over whole dims, or pool in steps"));
+    }
     let mut sizes: Sizes = input.sizes.clone();
     for (size, pool) in sizes[first..].iter_mut().zip(&pools) {
         let reach = pool.dilation.checked_mul(pool.kernel.saturating_sub(1));

@@ -15,8 +15,7 @@ use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
 use crate::runtime::{Array, SharedLayout};
 use crate::tensor::observer::{self, Relation, observer};
-use crate::tensor::view_chain::ViewStep;
-use smallvec::SmallVec;
+use crate::tensor::view_chain::ViewChain;
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,7 +96,7 @@ pub(crate) struct ViewOf {
     /// The base, which is not itself a view.
     pub(crate) base: Tensor,
     /// The view ops that lead from the base to this view.
-    pub(crate) chain: SmallVec<[ViewStep; 1]>,
+    pub(crate) chain: ViewChain,
     /// The version of the elements when the view was made.
     pub(crate) made_at: u64,
     /// Whether gradients flow from the view to the base.

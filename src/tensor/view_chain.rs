@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, Dims};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, Layout, Meaning, MemoryFormat, NodeId, Op, Sizes};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// One view op of a chain.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +26,52 @@ impl ViewStep {
     /// Whether [`write_back`] supports this step.
     pub(crate) fn is_invertible(&self) -> bool {
         inverse(self.op).is_some()
+    }
+}
+
+/// The view ops that lead from a base to a view. Views of one view share the beginning of their chains, so a view costs
+/// the same however deep it is.
+#[derive(Debug, Clone)]
+pub(crate) struct ViewChain {
+    last: ViewStep,
+    before: Option<Arc<ViewChain>>,
+}
+
+impl ViewChain {
+    /// The chain of one view op.
+    pub(crate) fn of(step: ViewStep) -> ViewChain {
+        ViewChain { last: step, before: None }
+    }
+
+    /// The chain of a view of the view.
+    pub(crate) fn then(&self, step: ViewStep) -> ViewChain {
+        ViewChain { last: step, before: Some(Arc::new(self.clone())) }
+    }
+
+    /// The view ops, from the base on.
+    pub(crate) fn steps(&self) -> SmallVec<[ViewStep; 1]> {
+        let mut steps: SmallVec<[ViewStep; 1]> = self.backwards().cloned().collect();
+        steps.reverse();
+        steps
+    }
+
+    /// Whether some view op fits.
+    pub(crate) fn has(&self, fits: impl Fn(&ViewStep) -> bool) -> bool {
+        self.backwards().any(fits)
+    }
+
+    fn backwards(&self) -> impl Iterator<Item = &ViewStep> {
+        std::iter::successors(Some(self), |chain| chain.before.as_deref()).map(|chain| &chain.last)
+    }
+}
+
+impl Drop for ViewChain {
+    fn drop(&mut self) {
+        // Dropped in a loop, because a chain may be long.
+        let mut next = self.before.take();
+        while let Some(mut chain) = next.and_then(Arc::into_inner) {
+            next = chain.before.take();
+        }
     }
 }
 

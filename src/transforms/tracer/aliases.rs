@@ -116,7 +116,7 @@ impl Recording {
         let is_captured = matches!(self.outside(tensor), Some(Outside::Captured(_)));
         let captured = is_captured.then(|| tensor.clone());
         let Lineage { chain, made_with_grad: is_recorded, has_own_version, .. } = of;
-        is_known.then(|| OutputAlias { output, origin, chain, is_recorded, has_own_version, captured })
+        is_known.then(|| OutputAlias { output, origin, chain: chain.steps(), is_recorded, has_own_version, captured })
     }
 
     /// All outputs that are rebuilt.

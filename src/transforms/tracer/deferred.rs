@@ -276,7 +276,7 @@ impl Recording {
     pub(super) fn deferred_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         if let Some(view) = self.lineage(tensor) {
             let base = self.node(&view.base)?;
-            let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
+            let node = view_chain::apply(&mut self.graph, &base, &view.chain.steps())?;
             self.name(tensor, node);
             return Ok(node);
         }
@@ -324,7 +324,7 @@ impl Recording {
         // An operand that is no input yet becomes one.
         let is_other = |tensor: &Tensor| self.root(tensor).id() != root.id() && tensor.shares(root);
         let is_shared = || self.inputs.iter().chain(operands).any(is_other);
-        let invertible = || lineage.iter().all(|of| of.chain.iter().all(|step| step.is_invertible()));
+        let invertible = || !lineage.as_ref().is_some_and(|of| of.chain.has(|step| !step.is_invertible()));
         match () {
             () if self.hides_writes(root).is_some() || is_shared() => Some(NotCaptured::WriteToShared { op: op() }),
             () if !invertible() => Some(NotCaptured::WriteThroughView { op: op() }),

@@ -296,7 +296,7 @@ impl Recording {
         match (self.lineage(tensor), known) {
             (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
                 let base = self.node(&view.base)?;
-                let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
+                let node = view_chain::apply(&mut self.graph, &base, &view.chain.steps())?;
                 self.name(tensor, node);
                 Ok(node)
             }
@@ -348,7 +348,7 @@ impl Recording {
         match self.lineage(tensor).filter(|view| self.nodes.contains_key(&view.base.id())) {
             Some(view) => {
                 let base = self.node(&view.base)?;
-                view_chain::apply(&mut self.graph, &base, &view.chain)
+                view_chain::apply(&mut self.graph, &base, &view.chain.steps())
             }
             None => self.node(tensor),
         }
@@ -371,7 +371,7 @@ impl Recording {
         let mut view = target.clone();
         while let Some(of) = self.lineage(&view) {
             let before = self.node(&of.base)?;
-            value = view_chain::write_through(&mut self.graph, before, &of.chain, value)?;
+            value = view_chain::write_through(&mut self.graph, before, &of.chain.steps(), value)?;
             let base = of.base.clone();
             written.push((base.clone(), self.as_laid_out(value, &base)?));
             view = base;
@@ -434,7 +434,7 @@ impl Recording {
         if root.numel() > 0 && !layout.is_injective() {
             return Some(NotCaptured::OverlappingElements);
         }
-        let shows_memory = |of: Lineage| of.chain.iter().any(|step| is_window(step.op));
+        let shows_memory = |of: Lineage| of.chain.has(|step| is_window(step.op));
         let is_looked_into = || self.views_of(root).any(|tensor| self.lineage(&tensor).is_some_and(shows_memory));
         (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }

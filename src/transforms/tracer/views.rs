@@ -8,10 +8,9 @@ use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::error::NotCaptured;
 use crate::ir::{Attrs, Op};
 use crate::tensor::handle::{Tensor, ViewOf, WeakTensor};
-use crate::tensor::view_chain::ViewStep;
+use crate::tensor::view_chain::{ViewChain, ViewStep};
 use crate::transforms::tracer::condition::Outside;
 use crate::transforms::tracer::recording::Recording;
-use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 /// How a view comes from its base.
@@ -20,7 +19,7 @@ pub(super) struct Lineage {
     /// The base: an input of the graph, or a computed value that is no view.
     pub(super) base: Tensor,
     /// The view ops that lead from the base to the view.
-    pub(super) chain: SmallVec<[ViewStep; 1]>,
+    pub(super) chain: ViewChain,
     /// Whether the function made the view in grad mode.
     pub(super) made_with_grad: bool,
     /// Whether it counts writes by itself.
@@ -36,18 +35,19 @@ pub(super) struct TracedView {
 impl Lineage {
     /// Whether a gradient of the view flows to the base, if the base requires gradients.
     pub(super) fn has_history(&self) -> bool {
-        self.made_with_grad && !self.chain.iter().any(|step| step.op == Op::Detach)
+        self.made_with_grad && !self.chain.has(|step| step.op == Op::Detach)
     }
 }
 
 impl Recording {
     /// Notes that a view op of the function made `view` of `operand`.
     pub(super) fn note_view(&mut self, op: Op, operand: &Tensor, attrs: &Attrs, view: &Tensor) {
-        let root =
-            || Lineage { base: operand.clone(), chain: SmallVec::new(), made_with_grad: true, has_own_version: false };
-        let mut of = self.lineage(operand).unwrap_or_else(root);
-        of.chain.push(ViewStep::new(op, attrs));
-        of.made_with_grad = is_grad_enabled();
+        let step = ViewStep::new(op, attrs);
+        let (base, chain, has_own_version) = match self.lineage(operand) {
+            Some(of) => (of.base, of.chain.then(step), of.has_own_version),
+            None => (operand.clone(), ViewChain::of(step), false),
+        };
+        let of = Lineage { base, chain, made_with_grad: is_grad_enabled(), has_own_version };
         self.views.insert(view.id(), TracedView { view: view.downgrade(), of });
     }
 

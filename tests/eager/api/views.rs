@@ -159,3 +159,16 @@ fn gradients_flow_through_as_strided() {
     check_window_gradient(|x| x.unfold(1, 2, 1)?.select(0, 1), &[0., 0., 0., 1., 5., 4.]);
     check_window_gradient(|x| x.diagonal(1, 0, 1), &[0., 1., 0., 0., 0., 2.]);
 }
+
+#[test]
+fn a_view_of_many_views_costs_as_much_as_the_first() -> Result<()> {
+    let base = Tensor::from_slice(&[1.0f32, 2.0], &[2])?;
+    let mut view = base.clone();
+    // Copies of the view ops before would be five thousand million.
+    for _ in 0..100_000 {
+        view = view.view([2])?;
+    }
+    view.mul_(3.0)?;
+    assert_eq!(base.to_vec::<f32>()?, [3.0, 6.0]);
+    Ok(())
+}
