@@ -390,7 +390,9 @@ impl Rule {
                 DType::Bool => plain(DType::I64),
                 dtype => plain(dtype),
             },
-            Rule::Division if DivMode::read(attrs).rounding_mode.is_some() => numbers(promoted(None)?),
+            Rule::Division if op == Op::DivMode.name() && DivMode::read(attrs).rounding_mode.is_some() => {
+                numbers(promoted(None)?)
+            }
             Rule::PromoteFloat | Rule::Division => {
                 let dtype = promoted(None)?;
                 let default = if self.keeps_numbers(args) { DType::F64 } else { DType::DEFAULT_FLOAT };
