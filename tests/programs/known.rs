@@ -118,8 +118,45 @@ pub(crate) const KNOWN: &[Known] = &[
         matches: |case, found| found.kind == "gradient" && case.settings.after == After::Twice,
     },
     Known {
-        name: "as_strided outside a storage that is smaller than in the first call, or overlaps",
-        matches: |case, found| found.kind == "outcome" && uses(case, "as_strided"),
+        name: "as_strided outside a storage that is smaller than in the first call, or beside writes",
+        matches: |case, found| {
+            uses(case, "as_strided") && (found.kind == "outcome" || found.kind == "bits" && writes(case))
+        },
+    },
+    Known {
+        name: "a detached view that is written, and another view of its base",
+        matches: |case, found| found.kind == "aliases" && writes(case) && uses(case, "detach"),
+    },
+    Known {
+        name: "a gradient of zeros, after a write that severs a history: some or none",
+        matches: |case, found| {
+            let is_gradient = found.place.contains("gradient") && (found.kind == "gradient" || found.kind == "dtype");
+            is_gradient && writes(case)
+        },
+    },
+    Known {
+        name: "second-order gradients after a write to a captured tensor",
+        matches: |case, found| {
+            found.compiled.contains("modified by an inplace operation") && case.settings.after == After::Twice
+        },
+    },
+    Known {
+        name: "gradients inside that are recorded, or written to",
+        matches: |case, found| {
+            let is_told = found.compiled.contains("without data from outside")
+                || found.compiled.contains("a view was created in no_grad mode");
+            is_told && has(&case.body, &|s| matches!(s, Statement::Grad { .. }))
+        },
+    },
+    Known {
+        name: "which of two errors is told",
+        matches: |_, found| {
+            found.kind == "outcome" && found.eager.starts_with("error") && found.compiled.starts_with("error")
+        },
+    },
+    Known {
+        name: "a view that an earlier call made without gradients is written",
+        matches: |_, found| found.eager.contains("a view was created in no_grad mode"),
     },
     Known {
         name: "requires_grad of an input that is set inside",
