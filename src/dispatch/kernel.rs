@@ -57,6 +57,16 @@ enum Body {
     Counted(RwLock<Option<Functions>>),
 }
 
+impl Body {
+    /// The body of functions that capture so many bytes. Without any they own nothing that could be freed.
+    fn of(functions: Functions, captured: usize) -> Body {
+        match captured {
+            0 => Body::Kept(functions),
+            _ => Body::Counted(RwLock::new(Some(functions))),
+        }
+    }
+}
+
 /// The functions of a kernel.
 struct Functions {
     boxed: Box<BoxedFn>,
@@ -126,7 +136,9 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, ..Kernel::of_functions(function, None) }
+        let size = size_of_val(&function);
+        let functions = Functions { boxed: Box::new(function), typed: None };
+        Kernel { name, ..Kernel::of_body(Body::of(functions, size)) }
     }
 
     /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
@@ -185,19 +197,6 @@ impl Kernel {
     fn of_body(body: Body) -> Kernel {
         let is_retired = AtomicBool::new(false);
         Kernel { name: String::new(), body, typed: None, is_retired, row: None, condition: None, is_own: false }
-    }
-
-    fn of_functions<B>(boxed: B, typed: Option<Box<dyn Any + Send + Sync>>) -> Kernel
-    where
-        B: Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static,
-    {
-        let functions = Functions { boxed: Box::new(boxed), typed };
-        // A function that captures nothing owns nothing that could be freed.
-        Kernel::of_body(if size_of::<B>() == 0 {
-            Body::Kept(functions)
-        } else {
-            Body::Counted(RwLock::new(Some(functions)))
-        })
     }
 
     /// The same kernel, which is never unregistered, so that its calls need not be counted.
@@ -442,10 +441,7 @@ macro_rules! function_kernels {
                 };
                 // Both share the function, whose captures decide whether calls are counted.
                 let functions = Functions { boxed: Box::new(boxed), typed: Some(Box::new(typed)) };
-                let body = match size_of::<Func>() {
-                    0 => Body::Kept(functions),
-                    _ => Body::Counted(RwLock::new(Some(functions))),
-                };
+                let body = Body::of(functions, size_of::<Func>());
                 Kernel {
                     name,
                     typed: Some(TypedKind {
