@@ -28,21 +28,32 @@ pub(super) struct Options {
 type Gradients = SmallVec<[Option<Tensor>; 1]>;
 
 /// The edges at which a backward pass collects gradients.
-#[derive(Clone, Copy)]
-enum Wanted<'a> {
+enum Wanted {
     /// None: leaves accumulate their gradients.
     Leaves,
     /// The sum at each edge. The pass goes on beyond them.
-    Sums(&'a [Option<Edge>]),
+    Sums(Vec<Option<Edge>>),
     /// Each contribution to an edge by itself, in order of arrival. The pass ends at them.
-    Contributions(&'a [Option<Edge>]),
+    Contributions(Vec<Option<Edge>>),
 }
 
-impl<'a> Wanted<'a> {
-    fn edges(self) -> Option<&'a [Option<Edge>]> {
+impl Wanted {
+    fn edges(&self) -> Option<&[Option<Edge>]> {
         match self {
             Wanted::Leaves => None,
             Wanted::Sums(edges) | Wanted::Contributions(edges) => Some(edges),
+        }
+    }
+
+    /// The edges that take their place in a backward pass that started at `now`.
+    fn resolved(self, now: u64) -> Wanted {
+        let resolved = |edges: Vec<Option<Edge>>| {
+            edges.into_iter().map(|edge| edge.as_ref().and_then(|edge| edge.resolved(now)).cloned()).collect()
+        };
+        match self {
+            Wanted::Leaves => Wanted::Leaves,
+            Wanted::Sums(edges) => Wanted::Sums(resolved(edges)),
+            Wanted::Contributions(edges) => Wanted::Contributions(resolved(edges)),
         }
     }
 }
@@ -71,7 +82,7 @@ fn key(node: &Arc<Node>) -> usize {
     Arc::as_ptr(node).addr()
 }
 
-struct Task<'a> {
+struct Task {
     options: Options,
     /// The number of the next recorded call when the pass started.
     started: u64,
@@ -79,7 +90,7 @@ struct Task<'a> {
     arrived: HashMap<usize, Gradients>,
     /// The number of edges into a node that have not delivered yet.
     missing: HashMap<usize, usize>,
-    wanted: Wanted<'a>,
+    wanted: Wanted,
     /// The nodes from which a wanted edge can be reached.
     useful: HashSet<usize>,
     /// The gradients at each wanted edge.
@@ -100,7 +111,7 @@ pub(super) fn run(roots: Vec<(Edge, Tensor)>, options: Options) -> Result<()> {
 /// The first error of a node.
 pub(super) fn gradients_at(
     roots: Vec<(Edge, Tensor)>,
-    edges: &[Option<Edge>],
+    edges: Vec<Option<Edge>>,
     options: Options,
 ) -> Result<Vec<Option<Tensor>>> {
     let found = run_for(roots, Wanted::Sums(edges), options)?;
@@ -114,25 +125,19 @@ pub(super) fn gradients_at(
 /// The first error of a node.
 pub(super) fn contributions_at(
     roots: Vec<(Edge, Tensor)>,
-    edges: &[Option<Edge>],
+    edges: Vec<Option<Edge>>,
     options: Options,
 ) -> Result<Vec<Vec<Tensor>>> {
     run_for(roots, Wanted::Contributions(edges), options)
 }
 
-fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted<'_>, options: Options) -> Result<Vec<Vec<Tensor>>> {
+fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted, options: Options) -> Result<Vec<Vec<Tensor>>> {
     let _mode = set_grad_enabled(options.create_graph);
     let started = reserve(1);
-    let resolved = |edge: &Edge| edge.resolved(started).cloned();
-    let roots: Vec<(Edge, Tensor)> =
-        roots.into_iter().filter_map(|(edge, gradient)| Some((resolved(&edge)?, gradient))).collect();
-    let edges: Option<Vec<Option<Edge>>> =
-        wanted.edges().map(|edges| edges.iter().map(|edge| edge.as_ref().and_then(resolved)).collect());
-    let wanted = match (wanted, &edges) {
-        (Wanted::Sums(_), Some(edges)) => Wanted::Sums(edges),
-        (Wanted::Contributions(_), Some(edges)) => Wanted::Contributions(edges),
-        (Wanted::Leaves | Wanted::Sums(_) | Wanted::Contributions(_), _) => Wanted::Leaves,
-    };
+    let resolved = |(edge, gradient): (Edge, Tensor)| Some((edge.resolved(started)?.clone(), gradient));
+    let roots: Vec<(Edge, Tensor)> = roots.into_iter().filter_map(resolved).collect();
+    let wanted = wanted.resolved(started);
+    let found = vec![Vec::new(); wanted.edges().map_or(0, <[_]>::len)];
     let mut task = Task {
         options,
         started,
@@ -140,7 +145,7 @@ fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted<'_>, options: Options) -> 
         missing: HashMap::new(),
         wanted,
         useful: HashSet::new(),
-        found: vec![Vec::new(); wanted.edges().map_or(0, <[_]>::len)],
+        found,
     };
     task.count(&roots);
     let mut ready = BinaryHeap::new();
@@ -160,7 +165,7 @@ fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted<'_>, options: Options) -> 
     Ok(task.found)
 }
 
-impl Task<'_> {
+impl Task {
     /// Counts the edges into every reachable node, and marks the nodes that lead to a wanted edge.
     fn count(&mut self, roots: &[(Edge, Tensor)]) {
         let mut seen = HashSet::new();
@@ -201,7 +206,7 @@ impl Task<'_> {
     }
 
     fn deliver(&mut self, edge: &Edge, gradient: Tensor) -> Result<()> {
-        if let Wanted::Contributions(edges) = self.wanted {
+        if let Wanted::Contributions(edges) = &self.wanted {
             let is_it = |one: &Option<Edge>| one.as_ref().is_some_and(|one| one.is_same(edge));
             if let Some(index) = edges.iter().position(is_it) {
                 self.found[index].push(gradient);
@@ -230,7 +235,7 @@ impl Task<'_> {
                 *gradient = Some(hook::run(own, value)?);
             }
         }
-        if let Wanted::Sums(wanted) = self.wanted {
+        if let Wanted::Sums(wanted) = &self.wanted {
             for (edge, found) in wanted.iter().zip(&mut self.found) {
                 if let Some(edge) = edge
                     && Arc::ptr_eq(&edge.node, node)

@@ -98,7 +98,7 @@ pub fn grad(
         None => Err(Error::argument("grad", "one of the inputs does not require grad; call set_requires_grad(true)")),
     };
     let wanted = inputs.iter().map(edge_of).collect::<Result<Vec<_>>>()?;
-    let found = engine::gradients_at(roots, &wanted, options.into())?;
+    let found = engine::gradients_at(roots, wanted, options.into())?;
     if !options.allow_unused && found.iter().any(Option::is_none) {
         return Err(Error::argument(
             "grad",
@@ -121,7 +121,7 @@ pub(crate) fn contributions(
 ) -> Result<Vec<Vec<Tensor>>> {
     let options = GradOptions { retain_graph: true, ..GradOptions::default() };
     let edges = inputs.iter().map(|input| gradient_edge(input)).collect::<Result<Vec<_>>>()?;
-    engine::contributions_at(roots(outputs, grad_outputs, options.create_graph)?, &edges, options.into())
+    engine::contributions_at(roots(outputs, grad_outputs, options.create_graph)?, edges, options.into())
 }
 
 /// Computes the gradients of `outputs` and accumulates them in the leaves they depend on. [`grad`] explains

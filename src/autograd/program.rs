@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The gradients that a backward pass brings, and how it wants those of the operands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     /// Whether each differentiable result has a gradient.
     pub(crate) has_cotangent: SmallVec<[bool; 4]>,
@@ -119,7 +119,7 @@ impl ProgramBackward {
         };
         let roots = results.into_iter().zip(gradients).filter_map(|(edge, gradient)| Some((edge?, gradient?)));
         let options = Options { retain_graph: true, create_graph: true };
-        let found = contributions_at(roots.collect(), &operands, options)?;
+        let found = contributions_at(roots.collect(), operands, options)?;
         let mut all = Vec::new();
         for (parts, count) in found.into_iter().zip(counts) {
             all.extend(spread(parts, count)?);

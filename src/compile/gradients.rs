@@ -16,11 +16,15 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::ir::passes::{Halves, Kept, extract, omit};
 use crate::ir::{Graph, NodeId};
+use crate::lru::Lru;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most variants of a backward pass besides the usual one.
+const MAX_VARIANTS: usize = 16;
 
 /// The gradient of one input, as outputs of the trace. They count from the first gradient.
 #[derive(Debug, Clone)]
@@ -45,8 +49,8 @@ pub(super) struct Gradients {
     tape: Option<(Tape, SavedValues)>,
     settings: Settings,
     /// The usual variant.
-    usual: (Request, Variant),
-    others: Mutex<Vec<(Request, Arc<Variant>)>>,
+    usual: (Request, Arc<Variant>),
+    others: Mutex<Lru<Request, Arc<Variant>>>,
 }
 
 /// The backward graph for one kind of request.
@@ -107,8 +111,8 @@ impl Gradients {
             operands,
             tape,
             settings: *settings,
-            usual: (request, usual),
-            others: Mutex::default(),
+            usual: (request, Arc::new(usual)),
+            others: Mutex::new(Lru::new(MAX_VARIANTS)),
         })
     }
 
@@ -143,23 +147,18 @@ impl Gradients {
         Ok(History { recorded, differentiable: &self.differentiable })
     }
 
-    fn variant<T>(&self, request: &Request, run: impl FnOnce(&Variant) -> Result<T>) -> Result<T> {
+    fn variant(&self, request: &Request) -> Result<Arc<Variant>> {
         if self.usual.0 == *request {
-            return run(&self.usual.1);
+            return Ok(self.usual.1.clone());
         }
-        let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().iter().find(|(known, _)| known == request).map(|(_, variant)| variant.clone());
-        let variant = match known {
-            Some(variant) => variant,
-            None => {
-                let n_kept = self.kept.len();
-                let variant = Variant::build(&self.backward, n_kept, &self.operands, request, &self.settings)?;
-                let variant = Arc::new(variant);
-                lock().push((request.clone(), variant.clone()));
-                variant
-            }
-        };
-        run(&variant)
+        let others = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = others().get(request) {
+            return Ok(known.clone());
+        }
+        let built = Variant::build(&self.backward, self.kept.len(), &self.operands, request, &self.settings)?;
+        let built = Arc::new(built);
+        others().put(request.clone(), built.clone());
+        Ok(built)
     }
 }
 
@@ -234,11 +233,10 @@ impl GradientProgram for Gradients {
     fn run(&self, request: &Request, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
         let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
         let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
-        self.variant(request, |variant| {
-            let Some(tuned) = &variant.tuned else { return Ok(vec![None; variant.places.len()]) };
-            let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
-            Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
-        })
+        let variant = self.variant(request)?;
+        let Some(tuned) = &variant.tuned else { return Ok(vec![None; variant.places.len()]) };
+        let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
+        Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
 
     fn tape(&self) -> Option<&Tape> {

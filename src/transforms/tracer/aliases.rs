@@ -67,7 +67,7 @@ pub(crate) fn shared_bases(outputs: &[Tensor]) -> Vec<Tensor> {
 }
 
 impl Recording {
-    fn shared_bases(&mut self, outputs: &[Tensor]) -> Vec<Tensor> {
+    fn shared_bases(&self, outputs: &[Tensor]) -> Vec<Tensor> {
         // Each with the id of the first output that is a view of it, and whether it must become an output.
         let mut bases: Vec<(Tensor, u64, bool)> = Vec::new();
         for output in outputs {
