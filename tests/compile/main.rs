@@ -1,5 +1,7 @@
 //! Functions that are captured once and run many times: guards, caches, capture, reports, rates of the machine.
 
+#[path = "../common/bits.rs"]
+mod bits;
 mod calibration;
 mod capture;
 mod explain;

@@ -5,10 +5,14 @@
 
 #![allow(clippy::print_stdout, reason = "the counts are this test's output")]
 
+#[path = "../common/bits.rs"]
+mod bits;
 mod dispatch_tables;
 mod fuser_cases;
 mod golden;
 mod keysets;
+#[path = "../common/panics.rs"]
+mod panics;
 
 use std::path::PathBuf;
 

@@ -28,6 +28,8 @@ mod measured;
 #[path = "../same_bits/moves.rs"]
 mod moves;
 mod order;
+#[path = "../common/panics.rs"]
+mod panics;
 mod procedures;
 mod products;
 #[path = "../same_bits/random.rs"]

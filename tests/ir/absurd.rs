@@ -2,6 +2,7 @@
 //! gives a type. What it accepts is decomposed, goes through the passes, and is planned. Nothing panics.
 
 use crate::effort::n_cases;
+use crate::panics::message;
 use crate::values::Numbers;
 use opfuse::internals::fusion::{Options, plan};
 use opfuse::internals::ir::passes::{PASSES, decompose};
@@ -69,9 +70,7 @@ fn call(op: Op, seed: u64) -> Option<Graph> {
 
 /// The message of the panic of `work`, if it panics.
 fn panic_of(work: impl FnOnce()) -> Option<String> {
-    let payload = catch_unwind(AssertUnwindSafe(work)).err()?;
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    Some(text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("?").to_string())
+    catch_unwind(AssertUnwindSafe(work)).err().map(|panic| message(&*panic))
 }
 
 /// Whether a graph is small enough to be planned for real.

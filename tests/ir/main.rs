@@ -6,5 +6,7 @@ mod absurd;
 mod effort;
 mod graph_text;
 mod math_accuracy;
+#[path = "../common/panics.rs"]
+mod panics;
 #[path = "../common/values.rs"]
 mod values;

@@ -3,6 +3,7 @@
 
 use crate::alone::has_run_alone;
 use crate::effort::seeds;
+use crate::panics::message;
 use crate::values::Numbers;
 use opfuse::dispatch::{Dispatcher, Operator, Stack, TensorLayout, Type, Value};
 use opfuse::internals::device::allocator;
@@ -110,8 +111,7 @@ fn absurd_calls_of_every_operator_are_refused_or_run() {
                     refused += 1;
                 }
                 Err(panic) => {
-                    let what = panic.downcast_ref::<String>().cloned();
-                    let what = what.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+                    let what = message(&*panic);
                     let seen =
                         panics.entry(format!("{name:?}")).or_insert((0, format!("seed {seed}: {what}\n{shown}")));
                     seen.0 += 1;

@@ -20,6 +20,8 @@ mod kernel_cache;
 mod kernels;
 mod methods;
 mod out_of_memory;
+#[path = "../common/panics.rs"]
+mod panics;
 mod refusals;
 mod registration;
 mod small_calls;

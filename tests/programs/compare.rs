@@ -1,17 +1,18 @@
 //! The eager twin against the compiled twin: everything that can be observed, after every call.
 
 use super::calls::over;
-use super::given::{Before, Made, bits};
+use super::given::{Before, Made};
 use super::interpret::open;
 use super::known::is_documented;
 use super::program::{After, Settings};
+use crate::bits::bits;
+use crate::panics::message;
 use opfuse::autograd::{GradOptions, grad};
 use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Determinism, Stance, compile_with, stance};
 use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::fusion::{Options, Order};
 use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -392,10 +393,4 @@ fn shown_error(error: &Error) -> String {
 fn is_same_error(one: &str, other: &str) -> bool {
     let kind = |text: &str| text.strip_prefix("error ").and_then(|text| text.split(':').next().map(str::to_string));
     kind(one).is_some() && kind(one) == kind(other)
-}
-
-/// The text of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }

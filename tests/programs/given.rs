@@ -4,7 +4,7 @@ use super::calls::{leaf, over};
 use super::program::{Feed, Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
 use super::values::{Fill, array};
-use opfuse::{DType, Result, Tensor};
+use opfuse::{Result, Tensor};
 
 /// Memories, and the tensors in them.
 #[derive(Default)]
@@ -85,25 +85,4 @@ pub(crate) fn memory(memory: &Memory) -> Result<Tensor> {
     };
     let ty = Tensor::zeros(&[memory.len], memory.dtype)?.ty();
     Ok(Tensor::from_array(array(&mut Random::new(memory.seed), &ty, fill)))
-}
-
-/// The bits of all elements.
-pub(crate) fn bits(tensor: &Tensor) -> Result<Vec<u64>> {
-    macro_rules! read {
-        ($ty:ty) => {
-            tensor.to_vec::<$ty>()?.into_iter()
-        };
-    }
-    Ok(match tensor.dtype() {
-        DType::F16 => read!(opfuse::f16).map(|x| x.to_bits().into()).collect(),
-        DType::BF16 => read!(opfuse::bf16).map(|x| x.to_bits().into()).collect(),
-        DType::F32 => read!(f32).map(|x| x.to_bits().into()).collect(),
-        DType::F64 => read!(f64).map(f64::to_bits).collect(),
-        DType::I8 => read!(i8).map(|x| x as u64).collect(),
-        DType::I16 => read!(i16).map(|x| x as u64).collect(),
-        DType::I32 => read!(i32).map(|x| x as u64).collect(),
-        DType::I64 => read!(i64).map(|x| x as u64).collect(),
-        DType::U8 => read!(u8).map(u64::from).collect(),
-        DType::Bool => read!(bool).map(u64::from).collect(),
-    })
 }

@@ -7,6 +7,8 @@
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of programs is printed")]
 
+#[path = "../common/bits.rs"]
+mod bits;
 mod calls;
 mod compare;
 #[path = "../common/effort.rs"]
@@ -19,6 +21,8 @@ mod interpret;
 mod known;
 mod methods;
 mod operators;
+#[path = "../common/panics.rs"]
+mod panics;
 mod print;
 mod program;
 #[path = "../same_bits/random.rs"]

@@ -5,6 +5,7 @@
 use super::build::Case;
 use super::legality::{broken_by_groups, broken_by_plan};
 use super::reference::{reference, same};
+use crate::panics::message;
 use opfuse::device::{Device, Shared, Storage, pool};
 use opfuse::dispatch::Array;
 use opfuse::error::Reason;
@@ -20,7 +21,6 @@ use opfuse::internals::fusion::{Decision, Options, Order, Plan, StepKind, partit
 use opfuse::internals::ir::passes::PASSES;
 use opfuse::internals::runtime::{Executable, Traffic};
 use opfuse::ir::{Graph, Layout, NodeId, verify};
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -39,12 +39,8 @@ pub(crate) enum Effort {
 
 /// The first failure of a case, if there is one.
 pub(crate) fn failure(case: &Case, effort: Effort) -> Option<String> {
-    catch_unwind(AssertUnwindSafe(|| check(case, effort).err())).unwrap_or_else(|payload| Some(message(&*payload)))
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
-    format!("panic: {}", text.unwrap_or("without a message"))
+    catch_unwind(AssertUnwindSafe(|| check(case, effort).err()))
+        .unwrap_or_else(|payload| Some(format!("panic: {}", message(&*payload))))
 }
 
 fn check(case: &Case, effort: Effort) -> Result<(), String> {

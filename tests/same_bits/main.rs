@@ -18,6 +18,8 @@ mod legality;
 mod moves;
 mod once_wrong;
 mod ops;
+#[path = "../common/panics.rs"]
+mod panics;
 mod random;
 mod reference;
 mod routines;

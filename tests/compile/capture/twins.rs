@@ -5,8 +5,9 @@
 //! gradients.
 
 use super::check::ramp;
+use crate::bits::bits;
 use opfuse::compile::{CompileOptions, compile_with};
-use opfuse::{Compiled, DType, Error, Result, Tensor, manual_seed};
+use opfuse::{Compiled, Error, Result, Tensor, manual_seed};
 use std::sync::Arc;
 
 /// How many calls each twin makes.
@@ -72,18 +73,6 @@ impl Twins {
         self.is_compiled = false;
         self
     }
-}
-
-/// The bits of a tensor of any dtype.
-fn bits(tensor: &Tensor) -> Result<Vec<u64>> {
-    Ok(match tensor.dtype() {
-        DType::F64 => tensor.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect(),
-        DType::F32 => tensor.to_vec::<f32>()?.into_iter().map(|value| u64::from(value.to_bits())).collect(),
-        dtype if dtype.is_float() => {
-            tensor.to_dtype(DType::F32)?.to_vec::<f32>()?.into_iter().map(|value| u64::from(value.to_bits())).collect()
-        }
-        _ => tensor.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().map(|value| value as u64).collect(),
-    })
 }
 
 fn look(tensor: &Tensor) -> String {

@@ -2,6 +2,7 @@
 
 use super::case::{Arg, ArgKind, Case, ErrorClass};
 use super::tensors::Store;
+use crate::panics::message;
 use opfuse::MemoryFormat;
 use opfuse::device::Generator;
 use opfuse::dispatch::{Dispatcher, Operator, Stack, Type, Value};
@@ -43,12 +44,6 @@ pub(crate) fn call(operator: &Operator, mut stack: Stack) -> Outcome {
         Ok(Err(error)) => Outcome::Failed(error),
         Err(panic) => Outcome::Panicked(message(&*panic)),
     }
-}
-
-/// The text of a panic.
-pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".into())
 }
 
 /// The class of an error.

@@ -8,12 +8,13 @@ use super::call::{Outcome, as_tensor, class, flattened, tensors, with_tensors};
 use super::case::{Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::{Store, whole_storage};
+use crate::bits::bits;
+use opfuse::Tensor;
 use opfuse::compile::{CompileOptions, Stance, compile_with};
 use opfuse::device::Generator;
 use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::device::generator::DEFAULT_SEED;
-use opfuse::{DType, Tensor};
 
 /// Runs the case compiled on a tier, in a stance. Returns the differences from the eager call, whose arguments are
 /// given as that call left them.
@@ -115,30 +116,10 @@ fn same_type(found: &Tensor, eager: &Tensor) -> Result<(), String> {
 
 fn same(found: &Tensor, eager: &Tensor) -> Result<(), String> {
     same_type(found, eager)?;
-    let (found, expected) = (bits(found)?, bits(eager)?);
+    let read = |tensor: &Tensor| bits(tensor).map_err(|error| error.to_string());
+    let (found, expected) = (read(found)?, read(eager)?);
     match found.iter().zip(&expected).position(|(x, y)| x != y) {
         None => Ok(()),
         Some(at) => Err(format!("bits {:x} at element {at}, eagerly {:x}", found[at], expected[at])),
     }
-}
-
-/// The elements' bits in logical order.
-fn bits(tensor: &Tensor) -> Result<Vec<u64>, String> {
-    macro_rules! read {
-        ($ty:ty) => {
-            tensor.to_vec::<$ty>().map_err(|error| error.to_string())?.into_iter()
-        };
-    }
-    Ok(match tensor.dtype() {
-        DType::F16 => read!(half::f16).map(|x| x.to_bits().into()).collect(),
-        DType::BF16 => read!(half::bf16).map(|x| x.to_bits().into()).collect(),
-        DType::F32 => read!(f32).map(|x| x.to_bits().into()).collect(),
-        DType::F64 => read!(f64).map(f64::to_bits).collect(),
-        DType::I8 => read!(i8).map(|x| x as u64).collect(),
-        DType::I16 => read!(i16).map(|x| x as u64).collect(),
-        DType::I32 => read!(i32).map(|x| x as u64).collect(),
-        DType::I64 => read!(i64).map(|x| x as u64).collect(),
-        DType::U8 => read!(u8).map(u64::from).collect(),
-        DType::Bool => read!(bool).map(u64::from).collect(),
-    })
 }

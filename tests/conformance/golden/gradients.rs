@@ -15,7 +15,7 @@ pub(crate) fn check(case: &Case, grads: &Grads, operator: &Operator, store: &Sto
     let found = match differentiated {
         Ok(Ok(found)) => found,
         Ok(Err(what)) => return vec![format!("gradients: {what}")],
-        Err(panic) => return vec![format!("gradients panicked: {}", call::message(&*panic))],
+        Err(panic) => return vec![format!("gradients panicked: {}", crate::panics::message(&*panic))],
     };
     let mut differences = Vec::new();
     for ((name, expected), found) in grads.inputs.iter().zip(found) {

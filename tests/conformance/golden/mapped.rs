@@ -5,10 +5,11 @@
 //! becomes a batched one), so results are compared by a tolerance of their dtype and size. What cannot be mapped is
 //! counted under its reason.
 
-use super::call::{Outcome, arguments, call, flattened, message, operator};
+use super::call::{Outcome, arguments, call, flattened, operator};
 use super::case::{Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::Store;
+use crate::panics::message;
 use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::internals::transforms::vmap::slow_calls;
 use opfuse::{DType, Error, Randomness, Tensor, stack, vmap};

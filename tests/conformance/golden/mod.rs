@@ -127,7 +127,9 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
         report.with_grads += usize::from(case.grads.is_some());
         report.errors += usize::from(matches!(case.expected, Expected::Error(_)));
         let verdict = catch_unwind(AssertUnwindSafe(|| check(&case, &store, report)));
-        match verdict.unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", call::message(&*panic))])) {
+        match verdict
+            .unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", crate::panics::message(&*panic))]))
+        {
             Verdict::Passed => report.passed += 1,
             Verdict::Skipped(reason) => report.skips.push((case.id, reason)),
             Verdict::Faulty(fault) => report.faults.push((case.id, fault)),
