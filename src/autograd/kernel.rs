@@ -35,7 +35,8 @@ pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) 
 /// Whether a call with this operand is recorded.
 #[inline]
 pub(super) fn is_wanted(tensor: &Tensor) -> bool {
-    is_grad_enabled() && tensor.requires_grad()
+    // Most tensors have no gradients, and that is read without a look at the thread.
+    tensor.requires_grad() && is_grad_enabled()
 }
 
 /// Records a call that returned `result`, if an operand has a gradient edge.

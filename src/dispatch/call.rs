@@ -97,7 +97,9 @@ impl Operator {
     #[inline]
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
-        self.dispatch_boxed(Origin::Call, self.call_key_set(arguments), stack)
+        let keys = self.call_key_set(arguments);
+        let (keys, _) = self.select(keys, |condition| stack.iter().any(|value| value.any_tensor(condition)));
+        self.dispatch_boxed(Origin::Call, keys, stack)
     }
 
     /// Like [`Operator::redispatch`], with the arguments on a stack.

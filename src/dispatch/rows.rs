@@ -3,7 +3,7 @@
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
 use crate::dispatch::call::Origin;
-use crate::dispatch::kernel::Kernel;
+use crate::dispatch::kernel::{Kernel, RowFn};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -59,11 +59,29 @@ fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[
     }
 }
 
-/// Like [`call`], by another operator with the same arguments, such as the in-place form.
-pub(crate) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+/// Calls `operator`, which writes to its first operand and has the arguments of the op `op`. The result, which is that
+/// operand, is dropped. `write` does what the kernel `usual` does, without making the result.
+///
+/// # Errors
+/// Same as [`call`].
+pub(crate) fn call_write(
+    op: Op,
+    operator: &Operator,
+    tensors: &[&Tensor],
+    attrs: &[Attr],
+    (usual, write): (RowFn, WriteFn),
+) -> Result<()> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
-    run(op, operator, keys, tensors, attrs)
+    let (keys, kernel) = operator.select(keys, |condition| tensors.iter().any(|tensor| condition(tensor)));
+    match kernel.and_then(Kernel::row) {
+        Some(kernel) if std::ptr::fn_addr_eq(kernel, usual) => write(op, tensors, attrs),
+        Some(kernel) => kernel(op, keys, tensors, attrs).map(drop),
+        None => run_boxed(op, operator, keys, tensors, attrs).map(drop),
+    }
 }
+
+/// What a kernel of a row that writes does.
+pub(crate) type WriteFn = fn(Op, &[&Tensor], &[Attr]) -> Result<()>;
 
 fn run_boxed(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;

@@ -111,6 +111,15 @@ impl Value {
         }
     }
 
+    /// Whether `test` holds for one of the tensors inside.
+    #[inline]
+    pub(crate) fn any_tensor(&self, test: impl Fn(&Tensor) -> bool) -> bool {
+        match self {
+            Value::Tensor(tensor) => test(tensor),
+            other => other.tensors().any(test),
+        }
+    }
+
     /// The tensors inside, in order.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let (one, list, optional): (Option<&Tensor>, &[Tensor], &[Option<Tensor>]) = match self {

@@ -249,6 +249,7 @@ macro_rules! attributes {
         }
 
         impl From<$Name> for Attrs {
+            #[inline]
             fn from(attrs: $Name) -> Attrs {
                 let mut list = Attrs::new();
                 $(list.push(Attribute::attr(attrs.$field));)*

@@ -180,7 +180,8 @@ fn concerns_base(target: &Tensor) -> bool {
 
 /// Calls the in-place form of an op, which stores the result in its first operand.
 pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
-    crate::dispatch::rows::call_as(op, in_place(op)?, tensors, attrs).map(|_| ())
+    // A clone of the target costs two atomic operations.
+    crate::dispatch::rows::call_write(op, in_place(op)?, tensors, attrs, (kernel, write_result))
 }
 
 /// The kernel of the in-place form of a row.
