@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::ir::Scalar;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
+use crate::tensor::observer::observer;
 use smallvec::SmallVec;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -276,7 +277,9 @@ impl Task {
         };
         let call = BackwardCall { node, needs: &needs, has_arrived: &has_arrived };
         let results = node.function.apply(gradients.into_vec(), &call);
-        if !self.options.retain_graph {
+        // An abstract trace is no call: what was recorded before it keeps its saved values for the real one.
+        let is_call = !observer().is_some_and(|observer| observer.is_abstract_since(node.sequence));
+        if !self.options.retain_graph && is_call {
             node.function.release();
         }
         results

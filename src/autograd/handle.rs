@@ -27,14 +27,17 @@ impl Tensor {
     /// Sets whether gradients flow to this tensor. Only floating dtypes have gradients.
     ///
     /// # Errors
-    /// If the dtype is not floating, if this is an inference tensor outside inference mode, or if a tensor that is no
-    /// leaf would stop requiring gradients (use [`Tensor::detach`] instead).
+    /// If the dtype is not floating, if this is a plain number, if this is an inference tensor outside inference mode,
+    /// or if a tensor that is no leaf would stop requiring gradients (use [`Tensor::detach`] instead).
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let refuse = |what: &str| Err(Error::argument("requires_grad", what));
         if requires_grad && !self.dtype().is_float() {
             let hint = "convert it with to_dtype(DType::F32) first";
             let expected = "a dtype that can: only Tensors of floating point dtype can require gradients";
             return Err(Error::dtype("requires_grad", self.dtype(), expected, hint));
+        }
+        if requires_grad && self.as_number().is_some() {
+            return refuse("a plain number cannot require gradients; make a tensor of it with Tensor::scalar");
         }
         if requires_grad && !self.key_set().has(DispatchKey::ADInplaceOrView) && !mode::is_inference_mode() {
             return refuse("an inference tensor cannot require gradients outside inference mode; clone it first");
@@ -155,6 +158,10 @@ impl Tensor {
 
     /// The same elements without history. Autograd does not notice writes to the result. Prefer [`Tensor::detach`].
     pub fn data(&self) -> Tensor {
+        // A number is a value: it has no memory to share, and no history.
+        if self.as_number().is_some() {
+            return self.clone();
+        }
         let data = self.with_own_version();
         if let Some(observer) = observer() {
             observer.on_data(self, &data);

@@ -15,11 +15,12 @@ use crate::tensor::handle::ViewOf;
 use crate::tensor::view_chain::{ViewChain, ViewStep};
 use std::sync::atomic::Ordering;
 
-/// The kernel of every view op of the table. The operand of `_unsafe_view` has no other owner, so its result is not
-/// marked.
+/// The kernel of every view op of the table. The operand of `_unsafe_view` has no other owner, and a plain number has
+/// no memory to share, so their results are not marked.
 pub(crate) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
-    Ok(if op == Op::UnsafeView { result } else { marked(op, tensors[0], attrs, result) })
+    let is_marked = op != Op::UnsafeView && tensors[0].as_number().is_none();
+    Ok(if is_marked { marked(op, tensors[0], attrs, result) } else { result })
 }
 
 /// Marks `result` as a view of `operand`, made by a view op.

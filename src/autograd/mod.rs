@@ -36,6 +36,7 @@ pub use hook::HookId;
 pub(crate) use meta::{Meta, gradient_edge};
 pub(crate) use node::Edge;
 pub use node::GradFn;
+pub(crate) use node::reserve as reserve_calls;
 pub(crate) use program::{GradientProgram, ProgramHistory, Request, Values, record_program};
 pub(crate) use row::replay;
 pub(crate) use tape::Tape;

@@ -72,7 +72,7 @@ impl Expanded {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Reserves numbers of recorded calls. Returns the first.
-pub(super) fn reserve(count: usize) -> u64 {
+pub(crate) fn reserve(count: usize) -> u64 {
     NEXT.fetch_add(count as u64, Ordering::Relaxed)
 }
 

@@ -15,6 +15,7 @@ pub mod explain;
 mod gradients;
 pub(crate) mod guard;
 pub(crate) mod options;
+pub(crate) mod output_form;
 mod panics;
 pub(crate) mod passes_page;
 pub(crate) mod pipeline;

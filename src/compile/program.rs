@@ -6,6 +6,7 @@
 
 use super::explain::Explain;
 use super::gradients::{Gradient, Gradients};
+use super::output_form::OutputForm;
 use super::passes_page::Subject;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
@@ -61,6 +62,8 @@ pub(super) struct Program {
     aliases: Vec<OutputAlias>,
     separation: Separation,
     n_outputs: usize,
+    /// What outputs of the function are, and outputs of the graph are not.
+    forms: SmallVec<[(usize, OutputForm); 1]>,
     n_results: usize,
     words: Words,
     gradients: Option<Arc<Gradients>>,
@@ -74,12 +77,16 @@ impl Program {
     /// # Errors
     /// If the graph breaks an invariant, or cannot be split into a forward and a backward graph.
     pub(super) fn build(trace: Trace, mut joint: Joint, settings: &Settings) -> Result<Program> {
-        let Trace { graph, mut lifted, written, n_writes, mut gradients, conditions, mut aliases, owners } = trace;
+        let Trace { graph, mut lifted, written, n_writes, mut gradients, conditions, mut aliases, owners, strides } =
+            trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         // Gradients follow the function's outputs. They are never rebuilt as aliases.
         aliases.retain(|alias| alias.output < joint.n_outputs);
         let n_given = graph.inputs().len() - lifted.len();
+        let outputs = graph.outputs().iter().take(joint.n_outputs);
+        let numbers: Vec<bool> = outputs.map(|&node| graph[node].ty.number).collect();
+        let forms = |built: &Graph| OutputForm::of_all(built, &numbers, &strides);
         if joint.differentiable.is_empty() {
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
             let tuned = Tuned::build(graph, Subject::Function, rewritten(n_outputs, &written, &aliases), settings)?;
@@ -87,7 +94,9 @@ impl Program {
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
             let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
-            let is_plain = !does_more && separation.is_empty() && tuned.built().graph.outputs().len() == n_outputs;
+            let forms = forms(&tuned.built().graph);
+            let returns_all = forms.is_empty() && tuned.built().graph.outputs().len() == n_outputs;
+            let is_plain = !does_more && separation.is_empty() && returns_all;
             return Ok(Program {
                 tuned,
                 lifted,
@@ -100,6 +109,7 @@ impl Program {
                 aliases,
                 separation,
                 n_outputs,
+                forms,
                 n_results,
                 words,
                 gradients,
@@ -124,6 +134,7 @@ impl Program {
         }
         let own = Gradients::build(graph, &halves, &mut joint, n_inputs, settings)?;
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
+        let forms = forms(&tuned.built().graph);
         Ok(Program {
             separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
             tuned,
@@ -136,6 +147,7 @@ impl Program {
             reads_gradients,
             aliases,
             n_outputs: joint.n_outputs,
+            forms,
             n_results: joint.n_results,
             words: joint.words,
             gradients: Some(Arc::new(own)),
@@ -257,6 +269,9 @@ impl Program {
         let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
+        for (output, form) in &self.forms {
+            results[*output] = form.give(&results[*output])?;
+        }
         let history = match &self.gradients {
             Some(gradients) => Some(gradients.record(&all, &results)?),
             None => None,

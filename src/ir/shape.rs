@@ -133,6 +133,11 @@ pub fn normalize_dims(op: &str, dims: &[i64], rank: usize) -> Result<SmallVec<[u
     Ok(out)
 }
 
+/// Whether two strides give these sizes the same layout.
+pub fn same_strides(sizes: &[usize], one: &[usize], other: &[usize]) -> bool {
+    sizes.contains(&0) || (0..sizes.len()).all(|dim| sizes[dim] == 1 || one[dim] == other[dim])
+}
+
 /// Where the elements of a view lie inside its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Layout {

@@ -304,8 +304,15 @@ pub(crate) fn number_of(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<O
     }
     let numbers = numbers.into_iter().map(Tensor::number).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
     let arguments: SmallVec<[eager::Argument<'_>; 2]> = numbers.iter().map(Tensor::as_argument).collect();
-    let result = Tensor::from_array(eager::run(op, &arguments, attrs)?);
-    by_dtype!(result, T => result.elements::<T>(op.name())?.first().copied().ok_or_else(|| not_one(&result))).map(Some)
+    scalar_in(&Tensor::from_array(eager::run(op, &arguments, attrs)?)).map(Some)
+}
+
+/// The only element of a tensor. No trace hears of the read.
+///
+/// # Errors
+/// If there are more elements or none, or if the device cannot be read.
+pub(crate) fn scalar_in(x: &Tensor) -> Result<Scalar> {
+    by_dtype!(x, T => x.elements::<T>("item")?.first().copied().ok_or_else(|| not_one(x)))
 }
 
 fn not_one(x: &Tensor) -> Error {

@@ -88,8 +88,13 @@ pub(crate) fn check_target(op: &str, target: &Tensor) -> Result<()> {
     Ok(())
 }
 
+/// Whether a copy changes nothing. A plain number cannot even be copied into itself.
+fn is_itself(target: &Tensor, source: &Tensor) -> bool {
+    target.is_handle_of(source) && target.as_number().is_none()
+}
+
 fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
-    if target.is_handle_of(source) {
+    if is_itself(target, source) {
         return Ok(target.clone());
     }
     check_target("copy_", target)?;
@@ -117,7 +122,7 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
             if crate::tensor::observer::is_abstract() { source.clone() } else { source.to_device(target.device())? };
         return copy_cpu(target, &here, async_);
     }
-    if target.is_handle_of(source) {
+    if is_itself(target, source) {
         return Ok(target.clone());
     }
     check_target("copy_", target)?;

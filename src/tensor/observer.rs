@@ -51,6 +51,9 @@ pub(crate) trait Observer: Sync {
     /// Whether this thread is in an abstract trace, where tensors have no values.
     fn is_abstract(&self) -> bool;
 
+    /// Whether this thread is in an abstract trace that began after the recorded call of this number.
+    fn is_abstract_since(&self, call: u64) -> bool;
+
     /// The answer to a question about two tensors, if a trace must decide it.
     fn relates(&self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool>;
 

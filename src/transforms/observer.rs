@@ -24,6 +24,10 @@ impl Observer for Transforms {
         tracer::is_abstract()
     }
 
+    fn is_abstract_since(&self, call: u64) -> bool {
+        tracer::is_abstract_since(call)
+    }
+
     fn relates(&self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
         tracer::relates(relation, one, other)
     }

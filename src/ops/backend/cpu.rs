@@ -5,7 +5,7 @@ use crate::dispatch::key::set::KeySet;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
-use crate::ops::backend::{argument, meta};
+use crate::ops::backend::{argument, meta, view_of};
 use crate::ops::element::number_of;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -45,7 +45,7 @@ fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     }
     let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
     if op.is_view() {
-        return eager::run(op, &arguments, attrs).map(|result| tensors[0].view_with(result));
+        return view_of(tensors[0], eager::run(op, &arguments, attrs)?);
     }
     eager::run_as(op, &arguments, attrs, Tensor::from_array)
 }

@@ -4,7 +4,7 @@ use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::set::KeySet;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, TensorType};
-use crate::ops::backend::argument;
+use crate::ops::backend::{argument, view_of};
 use crate::runtime::view;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
 /// The result of a call without its elements. A view shares its operand's storage, which has no bytes.
 pub(crate) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &[Attr], device: Device) -> Result<Tensor> {
     if op.is_view() {
-        return Ok(tensors[0].view_with(view(op, attrs, tensors[0].array())?));
+        return view_of(tensors[0], view(op, attrs, tensors[0].array())?);
     }
     let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();

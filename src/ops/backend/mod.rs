@@ -4,9 +4,25 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod meta;
 
+use crate::device::{Device, Shared};
 use crate::dispatch::builtins::operator;
+use crate::error::Result;
 use crate::ir::Op;
+use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
+
+/// The result of a view op: `view`, as a tensor in the memory of its operand. A plain number is a value, and has no
+/// memory that anything could share or write to: a view of it is a copy.
+pub(crate) fn view_of(operand: &Tensor, view: Array) -> Result<Tensor> {
+    if operand.as_number().is_none() {
+        return Ok(operand.view_with(view));
+    }
+    let own = match view.storage.device() {
+        Device::META => Array::new(Device::META, &view.ty())?,
+        device => Array { storage: Shared::new(view.storage.copy_to(device)?), ..view },
+    };
+    Ok(operand.view_with(own))
+}
 
 /// The argument that a tensor of a call is, for messages: its name in the schema, or its position if tensors may be
 /// absent or in lists.

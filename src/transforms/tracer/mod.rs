@@ -107,6 +107,11 @@ pub(crate) fn is_abstract() -> bool {
     with_recording(|_| true).unwrap_or(false)
 }
 
+/// Whether an abstract trace is in progress on this thread that began after the recorded call of this number.
+pub(crate) fn is_abstract_since(call: u64) -> bool {
+    with_recording(|recording| !recording.is_deferred() && call < recording.first_call).unwrap_or(false)
+}
+
 /// Records the calls of `function` on inputs of these types, without running them. `outputs` returns the tensors of a
 /// result, which become outputs of the graph.
 ///
@@ -241,18 +246,21 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         }
         with_recording(|recording| recording.give_up(why));
     }
-    let made = op.is_view().then(|| attrs.clone());
+    let is_view = op.is_view() && tensors[0].as_number().is_none();
+    let made = is_view.then(|| attrs.clone());
     let number = number_of(op, &tensors.iter().collect::<SmallVec<[&Tensor; 4]>>(), &attrs)?;
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let has_shape_alone = if is_deferred() {
         // Operands may have data. The keys below have nothing to do except to compute the result.
-        !op.is_view()
+        !is_view
     } else {
         // A call without tensor operands.
         tensors.iter().all(|tensor| tensor.as_number().is_some())
     };
-    let result = if has_shape_alone {
+    let result = if let (true, Some(number)) = (is_deferred(), number) {
+        Some(Tensor::number(number)?)
+    } else if has_shape_alone {
         let ty = with_recording(|recording| recording.graph[node].ty.clone());
         // Such a result is on the device that the keys give.
         let device = match below.has(DispatchKey::CUDA) {

@@ -1,9 +1,9 @@
 //! The state of a recording: the node of every tensor, lifted tensors, and written tensors.
 
-use crate::autograd::Meta;
+use crate::autograd::{Meta, reserve_calls};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::error::{NotCaptured, Reason, Result};
-use crate::ir::shape::elementwise_strides;
+use crate::ir::shape::{elementwise_strides, same_strides};
 use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
@@ -45,6 +45,8 @@ pub(super) struct Recording {
     pub(super) given: Vec<Given>,
     /// The next tensor id of this thread when the recording started.
     pub(super) first_id: u64,
+    /// Calls that are recorded on the tape from now on have larger numbers.
+    pub(super) first_call: u64,
     /// Guards on tensors from outside.
     pub(super) conditions: Vec<Condition>,
     /// The gradients that leaves had before a call that has changed them.
@@ -119,6 +121,7 @@ impl Recording {
             written: Vec::new(),
             given: Vec::new(),
             first_id: Tensor::upcoming_id(),
+            first_call: reserve_calls(1),
             conditions: Vec::new(),
             before: GradientsBefore::default(),
             gradients: Vec::new(),
@@ -180,6 +183,7 @@ impl Recording {
             conditions: std::mem::take(&mut self.conditions),
             aliases,
             owners: owners(&self.inputs, outputs),
+            strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
         })
     }
 
@@ -339,7 +343,11 @@ impl Recording {
 
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
         let node = |tensor: &Tensor| if is_window(op) { self.memory_node(tensor) } else { self.node(tensor) };
-        let args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
+        let mut args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
+        if op.is_view() && tensors[0].as_number().is_some() {
+            // A number has no memory to share: its view is a value of its own.
+            args[0] = self.graph.add(Op::Clone, &args[..1], smallvec![MemoryFormat::Preserve.into()])?;
+        }
         self.graph.add(op, &args, attrs)
     }
 
@@ -464,11 +472,6 @@ fn dense_strides(tensor: &Tensor) -> Strides {
 /// Whether there is memory between the elements that is not theirs.
 fn has_gaps(tensor: &Tensor) -> bool {
     !same_strides(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
-}
-
-/// Whether two strides give these sizes the same layout.
-fn same_strides(sizes: &[usize], one: &[usize], other: &[usize]) -> bool {
-    sizes.contains(&0) || (0..sizes.len()).all(|dim| sizes[dim] == 1 || one[dim] == other[dim])
 }
 
 /// Whether an op shows the memory of its operand, and not its elements.

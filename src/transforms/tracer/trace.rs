@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Generator};
 use crate::error::{Error, Reason, Result};
-use crate::ir::Graph;
+use crate::ir::{Graph, Strides};
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::aliases::OutputAlias;
@@ -122,6 +122,8 @@ pub struct Trace {
     pub aliases: Vec<OutputAlias>,
     /// The owner of each output's memory.
     pub owners: Vec<Owner>,
+    /// The strides of each output.
+    pub strides: Vec<Strides>,
 }
 
 /// The owner of an output's memory. Outputs share memory in the function exactly if their owners are equal.

@@ -353,7 +353,7 @@ fn values_out_of_range_are_found_wherever_they_are() {
 }
 
 /// A leaf, a buffer, and a plain number.
-fn leaf_buffer_and_number() -> Result<Vec<Tensor>> {
+pub(super) fn leaf_buffer_and_number() -> Result<Vec<Tensor>> {
     let mut captured = leaf_and_buffer()?;
     captured.push(Tensor::number(0.5)?);
     Ok(captured)

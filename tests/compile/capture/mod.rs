@@ -11,6 +11,7 @@ mod first_call;
 mod gradients;
 mod history;
 mod in_place;
+mod numbers;
 mod policies;
 mod questions;
 mod structs;
