@@ -254,7 +254,7 @@ pub fn sequence(combine: Combine, ty: Ty, values: &[FoldValue]) -> FoldValue {
         let blocks: Vec<FoldValue> = values.chunks(FOLD_BLOCK).map(|block| sequence(combine, ty, block)).collect();
         return sequence(combine, ty, &blocks);
     }
-    let step = visit(combine, ty, Step);
+    let step = visit(combine, ty, DynStepOf);
     let mut partial = [step.identity; FOLD_LANES];
     for (index, &value) in values.iter().enumerate() {
         let lane = &mut partial[index % FOLD_LANES];
@@ -265,7 +265,7 @@ pub fn sequence(combine: Combine, ty: Ty, values: &[FoldValue]) -> FoldValue {
 
 /// The result of all partial results of one block.
 pub fn tree(combine: Combine, ty: Ty, mut partial: [FoldValue; FOLD_LANES]) -> FoldValue {
-    let step = visit(combine, ty, Step);
+    let step = visit(combine, ty, DynStepOf);
     let mut half = FOLD_LANES / 2;
     while half > 0 {
         for lane in 0..half {
@@ -282,8 +282,8 @@ struct DynStep {
     combine: fn(FoldValue, FoldValue) -> FoldValue,
 }
 
-struct Step;
-impl Visitor for Step {
+struct DynStepOf;
+impl Visitor for DynStepOf {
     type Out = DynStep;
     fn value<F: FoldOp>(self) -> DynStep {
         DynStep {

@@ -5,7 +5,7 @@
 //! starts at the slot: only the given keys count. None of this takes a lock. It allocates only if a typed call meets a
 //! boxed kernel, or if there is no kernel.
 
-use crate::dispatch::kernel::{Condition, Kernel};
+use crate::dispatch::kernel::{Kernel, Relevance};
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::local::local_key_sets;
 use crate::dispatch::key::set::KeySet;
@@ -44,7 +44,7 @@ impl Operator {
     /// The kernel for these keys, and the keys that it is called with. A kernel with a condition is Autograd's. If the
     /// condition holds for none of the tensors, that kernel would only redispatch, so it is skipped.
     #[inline(always)]
-    pub(crate) fn select(&self, keys: KeySet, holds: impl FnOnce(Condition) -> bool) -> (KeySet, Option<&Kernel>) {
+    pub(crate) fn select(&self, keys: KeySet, holds: impl FnOnce(Relevance) -> bool) -> (KeySet, Option<&Kernel>) {
         let kernel = self.kernel(keys);
         match kernel.and_then(Kernel::condition) {
             Some(condition) if !holds(condition) => {

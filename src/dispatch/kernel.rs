@@ -33,7 +33,7 @@ pub struct Kernel {
     /// Whether it was unregistered.
     is_retired: AtomicBool,
     row: Option<RowFn>,
-    condition: Option<Condition>,
+    condition: Option<Relevance>,
     /// Whether it is a decomposition of this crate.
     is_own: bool,
 }
@@ -42,7 +42,7 @@ pub struct Kernel {
 pub(crate) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
 
 /// Whether a kernel has anything to do for a tensor. If it has for none, the call may skip it.
-pub(crate) type Condition = fn(&Tensor) -> bool;
+pub(crate) type Relevance = fn(&Tensor) -> bool;
 
 enum Body {
     /// Nothing was registered. Calling it is an error.
@@ -168,14 +168,14 @@ impl Kernel {
     }
 
     /// The same kernel, which calls skip where `condition` is false. It must do nothing for those.
-    pub(crate) fn when(mut self, condition: Condition) -> Kernel {
+    pub(crate) fn when(mut self, condition: Relevance) -> Kernel {
         self.condition = Some(condition);
         self
     }
 
     /// The condition given to [`Kernel::when`].
     #[inline]
-    pub(crate) fn condition(&self) -> Option<Condition> {
+    pub(crate) fn condition(&self) -> Option<Relevance> {
         self.condition
     }
 

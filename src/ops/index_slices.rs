@@ -10,7 +10,7 @@ use crate::ir::shape::normalize_dim;
 use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::ops::in_place::in_place_methods;
-use crate::ops::indexing::{Form, along, at_least_1d, flat_index};
+use crate::ops::indexing::{WriteForm, along, at_least_1d, flat_index};
 use crate::ops::mutation::check_target;
 use crate::tensor::handle::Tensor;
 
@@ -57,7 +57,14 @@ impl Tensor {
             (self, dim, index, source, alpha.into());
     }
 
-    fn index_add_as(&self, form: Form, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    fn index_add_as(
+        &self,
+        form: WriteForm,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        alpha: Scalar,
+    ) -> Result<Tensor> {
         if alpha.dtype().is_float() && !self.dtype().is_float() {
             let what = format!("alpha is {alpha} but the result is {}; for integers it must be whole", self.dtype());
             return Err(Error::argument("index_add", what));
@@ -79,7 +86,7 @@ impl Tensor {
         index_copy index_copy_ INDEX_COPY (dim: i64, index: &Tensor, source: &Tensor) (self, dim, index, source);
     }
 
-    fn index_copy_as(&self, form: Form, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    fn index_copy_as(&self, form: WriteForm, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         self.write_slices("index_copy", dim, index, source, |x, at, source| form.scatter(x, dim, at, source))
     }
 
@@ -130,7 +137,7 @@ impl Tensor {
             (self, dim, index, value);
     }
 
-    fn index_fill_as(&self, form: Form, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
+    fn index_fill_as(&self, form: WriteForm, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
         if value.dim() != 0 {
             let what = format!("the value has shape {:?}", value.sizes());
             return Err(Error::shape("index_fill", what, "it must be 0-dim"));
@@ -160,39 +167,41 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite_and_in_place(
             &INDEX_ADD,
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
-                x.index_add_as(Form::Copy, dim, index, source, alpha)
+                x.index_add_as(WriteForm::Copy, dim, index, source, alpha)
             },
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
                 check_target("aten::index_add", x)?;
-                x.index_add_as(Form::InPlace, dim, index, source, alpha).map(|_| x.clone())
+                x.index_add_as(WriteForm::InPlace, dim, index, source, alpha).map(|_| x.clone())
             },
         )?
         .composite_and_in_place(
             &INDEX_COPY,
-            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| x.index_copy_as(Form::Copy, dim, index, source),
+            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| {
+                x.index_copy_as(WriteForm::Copy, dim, index, source)
+            },
             |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| {
                 check_target("aten::index_copy", x)?;
-                x.index_copy_as(Form::InPlace, dim, index, source).map(|_| x.clone())
+                x.index_copy_as(WriteForm::InPlace, dim, index, source).map(|_| x.clone())
             },
         )?
         .composite_and_in_place(
             &INDEX_FILL,
             |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
                 let value = full_on(x.device(), &[], value, Some(x.dtype()))?;
-                x.index_fill_as(Form::Copy, dim, index, &value)
+                x.index_fill_as(WriteForm::Copy, dim, index, &value)
             },
             |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
                 check_target("aten::index_fill", x)?;
                 let value = full_on(x.device(), &[], value, Some(x.dtype()))?;
-                x.index_fill_as(Form::InPlace, dim, index, &value).map(|_| x.clone())
+                x.index_fill_as(WriteForm::InPlace, dim, index, &value).map(|_| x.clone())
             },
         )?
         .composite_and_in_place(
             &INDEX_FILL_TENSOR,
-            |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| x.index_fill_as(Form::Copy, dim, index, value),
+            |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| x.index_fill_as(WriteForm::Copy, dim, index, value),
             |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| {
                 check_target("aten::index_fill", x)?;
-                x.index_fill_as(Form::InPlace, dim, index, value).map(|_| x.clone())
+                x.index_fill_as(WriteForm::InPlace, dim, index, value).map(|_| x.clone())
             },
         )?;
     Ok(())

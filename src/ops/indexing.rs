@@ -28,39 +28,39 @@ static TAKE_ALONG_DIM: Composite =
 
 /// Whether a write by index returns a changed copy or changes the tensor.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+pub(crate) enum WriteForm {
     /// Returns a copy.
     Copy,
     /// Changes the tensor.
     InPlace,
 }
 
-impl Form {
+impl WriteForm {
     pub(crate) fn scatter(self, x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         match self {
-            Form::Copy => x.scatter(dim, index, source),
-            Form::InPlace => x.scatter_(dim, index, source).map(|()| x.clone()),
+            WriteForm::Copy => x.scatter(dim, index, source),
+            WriteForm::InPlace => x.scatter_(dim, index, source).map(|()| x.clone()),
         }
     }
 
     pub(crate) fn scatter_add(self, x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         match self {
-            Form::Copy => x.scatter_add(dim, index, source),
-            Form::InPlace => x.scatter_add_(dim, index, source).map(|()| x.clone()),
+            WriteForm::Copy => x.scatter_add(dim, index, source),
+            WriteForm::InPlace => x.scatter_add_(dim, index, source).map(|()| x.clone()),
         }
     }
 
     /// Applies `write` to `part`, and returns `x` after the write. `part` has the elements of `x` in another shape. It
     /// is a view of `x`, or a copy.
-    fn through(self, x: &Tensor, part: &Tensor, write: impl FnOnce(Form) -> Result<Tensor>) -> Result<Tensor> {
-        if part.has_storage_of(x) { write(self) } else { self.settled(x, write(Form::Copy)?) }
+    fn through(self, x: &Tensor, part: &Tensor, write: impl FnOnce(WriteForm) -> Result<Tensor>) -> Result<Tensor> {
+        if part.has_storage_of(x) { write(self) } else { self.settled(x, write(WriteForm::Copy)?) }
     }
 
     /// Returns the new `result`, or copies it into `x`, depending on the form.
     fn settled(self, x: &Tensor, result: Tensor) -> Result<Tensor> {
         match self {
-            Form::Copy => Ok(result),
-            Form::InPlace => x.copy_(&result).map(|()| x.clone()),
+            WriteForm::Copy => Ok(result),
+            WriteForm::InPlace => x.copy_(&result).map(|()| x.clone()),
         }
     }
 }
@@ -227,7 +227,7 @@ impl Tensor {
 
     fn index_put_as(
         &self,
-        form: Form,
+        form: WriteForm,
         indices: &[Option<Tensor>],
         values: &Tensor,
         accumulate: bool,
@@ -250,7 +250,7 @@ impl Tensor {
         let values = values.reshape(&flat[..])?;
         let index = along(&target.index.reshape([-1])?, target.first, &flat)?;
         let joined = target.joined(self)?;
-        let write = if accumulate { Form::scatter_add } else { Form::scatter };
+        let write = if accumulate { WriteForm::scatter_add } else { WriteForm::scatter };
         form.through(self, &joined, |form| target.parted(&write(form, &joined, target.first as i64, &index, &values)?))
     }
 
@@ -276,7 +276,7 @@ impl Tensor {
         put put_ PUT (index: &Tensor, source: &Tensor, accumulate: bool) (self, index, source, accumulate);
     }
 
-    fn put_as(&self, form: Form, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+    fn put_as(&self, form: WriteForm, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
         if index.numel() != source.numel() {
             let what = format!("index of shape {:?} and source of {:?}", index.sizes(), source.sizes());
             return Err(Error::shape("put", what, "both must have as many elements"));
@@ -313,23 +313,23 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite_and_in_place(
             &INDEX_PUT,
             |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
-                x.index_put_as(Form::Copy, indices, values, accumulate)
+                x.index_put_as(WriteForm::Copy, indices, values, accumulate)
             },
             // The in-place form has a kernel of its own, which touches only the indexed elements.
             |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
                 check_target("aten::index_put", x)?;
-                x.index_put_as(Form::InPlace, indices, values, accumulate).map(|_| x.clone())
+                x.index_put_as(WriteForm::InPlace, indices, values, accumulate).map(|_| x.clone())
             },
         )?
         .composite(&TAKE, take)?
         .composite_and_in_place(
             &PUT,
             |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
-                x.put_as(Form::Copy, index, source, accumulate)
+                x.put_as(WriteForm::Copy, index, source, accumulate)
             },
             |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
                 check_target("aten::put", x)?;
-                x.put_as(Form::InPlace, index, source, accumulate).map(|_| x.clone())
+                x.put_as(WriteForm::InPlace, index, source, accumulate).map(|_| x.clone())
             },
         )?
         .composite(&TAKE_ALONG_DIM, take_along_dim)?;

@@ -319,7 +319,7 @@ fn jumps_lead_to_their_labels() {
     encoder.add(RAX, 1);
     encoder.place_loop(top);
     let top_at = encoder.n_bytes();
-    encoder.jump_if(Condition::Less, end);
+    encoder.jump_if(ConditionCode::Less, end);
     let jump_at = encoder.n_bytes();
     encoder.jump(top);
     encoder.place(end);

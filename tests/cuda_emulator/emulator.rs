@@ -5,7 +5,7 @@
 //! compilation takes most of its time. `OPFUSE_CUDA_TEXTS=folder` leaves the sources there, for `scripts/nvrtc.py`.
 
 use opfuse::internals::codegen::cuda::wgmma::TileMap;
-use opfuse::internals::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, argument};
+use opfuse::internals::codegen::cuda::{EntryLaunch, PRELUDE, Plan, Source, Target, argument};
 use opfuse::internals::codegen::kernel::{Kernel, Source as From};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl Batch {
         &mut self,
         source: usize,
         argument: &[u64],
-        steps: &[Step],
+        steps: &[EntryLaunch],
         pointers: &[(usize, usize)],
         buffers: &[&Buffer<'_>],
     ) {
@@ -121,7 +121,7 @@ impl Batch {
         &mut self,
         source: usize,
         argument: &[u64],
-        steps: &[Step],
+        steps: &[EntryLaunch],
         pointers: &[(usize, usize)],
         maps: &[TileMap],
         buffers: &[&Buffer<'_>],

@@ -6,7 +6,7 @@ use super::elements::LaneStride;
 use super::function::{Invariants, Writer, next_partial};
 use super::partials::{FoldState, GROUPS, Partial};
 use super::prims::Arg;
-use super::value::{Emit, Form, LANES, Val};
+use super::value::{Emit, LANES, Val, ValueForm};
 use crate::codegen::kernel::Source;
 use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
@@ -27,7 +27,7 @@ pub(super) struct Body<'w, 'a, 'f> {
     /// What was computed before the loop.
     pub(super) invariants: &'w Invariants,
     /// Elements per copy.
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
     /// The first element.
     pub(super) i: Value,
     /// Address of element `i` per access; row buffers follow the accesses.
@@ -98,8 +98,10 @@ impl<'f> Body<'_, '_, 'f> {
         }
         let scalar = self.writer.operand(id);
         let val = match self.form {
-            Form::Scalar => Val::One(scalar),
-            Form::Vector => self.invariants.splats[id].expect("operands from outside the loop are splatted before it"),
+            ValueForm::Scalar => Val::One(scalar),
+            ValueForm::Vector => {
+                self.invariants.splats[id].expect("operands from outside the loop are splatted before it")
+            }
         };
         Arg { val, ty, scalar: Some(scalar) }
     }
@@ -170,7 +172,7 @@ impl<'f> Body<'_, '_, 'f> {
         let first = b.ins().iadd_imm_s(self.i, (copy * lanes) as i64);
         let mut next = b.ins().imul(first, stride);
         next = b.ins().iadd(base, next);
-        if self.form == Form::Scalar {
+        if self.form == ValueForm::Scalar {
             return Val::One(next);
         }
         let values: [Value; LANES] = std::array::from_fn(|lane| {

@@ -7,7 +7,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::Kernel;
 use crate::codegen::native::code::Code;
 use crate::codegen::native::passes::Passes;
-use crate::codegen::native::{self, Manner, Shape};
+use crate::codegen::native::{self, LaunchShape, Manner};
 use crate::error::{Reason, TierLimit};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -21,7 +21,7 @@ use std::cell::Cell;
 const LONG_BODY: usize = 140;
 
 /// Machine code for `kernel` with operands and outputs that move as `classes` says.
-pub(super) fn compile(kernel: &Kernel, classes: &[Class], _: Manner) -> Result<(Code, Shape), Reason> {
+pub(super) fn compile(kernel: &Kernel, classes: &[Class], _: Manner) -> Result<(Code, LaunchShape), Reason> {
     with_function(kernel, classes, |isa, context, plan| {
         context
             .compile(&**isa, &mut ControlPlane::default())

@@ -4,7 +4,7 @@
 //! separate, so a strided vector access is four raw scalars and one conversion. Memory is little-endian;
 //! [`super::host`] declines other processors.
 
-use super::value::{Emit, Form, LANES, Val, flags};
+use super::value::{Emit, LANES, Val, ValueForm, flags};
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -33,9 +33,9 @@ impl<'f> Emit<'_, 'f> {
     /// Loads the elements at `address + offset`, in their computation type.
     pub(super) fn load(&mut self, dtype: DType, address: Value, offset: i32, step: LaneStride) -> Val {
         let raw = match (self.form, step) {
-            (Form::Scalar, _) => Val::One(self.load_raw(dtype, address, offset)),
-            (Form::Vector, LaneStride::Contiguous) => self.load_raw_vector(dtype, address, offset),
-            (Form::Vector, LaneStride::Bytes(stride)) => {
+            (ValueForm::Scalar, _) => Val::One(self.load_raw(dtype, address, offset)),
+            (ValueForm::Vector, LaneStride::Contiguous) => self.load_raw_vector(dtype, address, offset),
+            (ValueForm::Vector, LaneStride::Bytes(stride)) => {
                 let addresses = self.lane_addresses(address, stride);
                 let lanes = addresses.map(|address| self.load_raw(dtype, address, offset));
                 self.join_lanes(lanes, raw_type(dtype))
@@ -56,9 +56,9 @@ impl<'f> Emit<'_, 'f> {
     pub(super) fn store(&mut self, dtype: DType, value: Val, address: Value, offset: i32, step: LaneStride) {
         let raw = self.narrow(dtype, value);
         match (self.form, step) {
-            (Form::Scalar, _) => self.store_raw(dtype, raw.one(), address, offset),
-            (Form::Vector, LaneStride::Contiguous) => self.store_raw_vector(dtype, raw, address, offset),
-            (Form::Vector, LaneStride::Bytes(stride)) => {
+            (ValueForm::Scalar, _) => self.store_raw(dtype, raw.one(), address, offset),
+            (ValueForm::Vector, LaneStride::Contiguous) => self.store_raw_vector(dtype, raw, address, offset),
+            (ValueForm::Vector, LaneStride::Bytes(stride)) => {
                 let addresses = self.lane_addresses(address, stride);
                 for (lane, address) in addresses.into_iter().enumerate() {
                     let scalar = self.lane(raw, raw_type(dtype), lane);
@@ -70,7 +70,7 @@ impl<'f> Emit<'_, 'f> {
 
     fn narrow(&mut self, dtype: DType, value: Val) -> Val {
         match dtype {
-            DType::Bool if self.form == Form::Scalar => value.map(|value| self.b.ins().uextend(types::I32, value)),
+            DType::Bool if self.form == ValueForm::Scalar => value.map(|value| self.b.ins().uextend(types::I32, value)),
             DType::Bool => {
                 let (mask, one) = (self.mask(value, false), self.int(1));
                 mask.zip(one, |mask, one| self.b.ins().band(mask, one))

@@ -11,7 +11,7 @@ use super::body::Body;
 use super::elements::LaneStride;
 use super::partials::{FoldState, GROUPS, Partial};
 use super::prims::Arg;
-use super::value::{Emit, Form, LANES, Val, flags};
+use super::value::{Emit, LANES, Val, ValueForm, flags};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
 use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
@@ -147,7 +147,13 @@ impl<'a, 'f> Writer<'a, 'f> {
             let value = self.operand(flat.outputs[slot]);
             let address = self.row_address(self.kernel.operands.len() + slot);
             let dtype = self.kernel.outputs[slot].dtype;
-            Emit { b: self.b, form: Form::Scalar }.store(dtype, Val::One(value), address, 0, LaneStride::Contiguous);
+            Emit { b: self.b, form: ValueForm::Scalar }.store(
+                dtype,
+                Val::One(value),
+                address,
+                0,
+                LaneStride::Contiguous,
+            );
         }
     }
 
@@ -159,7 +165,7 @@ impl<'a, 'f> Writer<'a, 'f> {
     /// A row value, uniform value or literal that is available, as a scalar.
     pub(super) fn operand(&mut self, id: FlatNodeId) -> Value {
         match (self.flat.as_lit(id), self.scalars[id]) {
-            (Some(lit), _) => Emit { b: self.b, form: Form::Scalar }.lit(lit).one(),
+            (Some(lit), _) => Emit { b: self.b, form: ValueForm::Scalar }.lit(lit).one(),
             (None, Some(value)) => value,
             (None, None) => unreachable!("operands of row values are row values of this or an earlier pass"),
         }
@@ -173,7 +179,7 @@ impl<'a, 'f> Writer<'a, 'f> {
                 let (operand, address) = (self.kernel.operands[slot as usize], self.row_address(slot as usize));
                 match operand.source {
                     Source::Iota => address,
-                    Source::Memory => Emit { b: self.b, form: Form::Scalar }
+                    Source::Memory => Emit { b: self.b, form: ValueForm::Scalar }
                         .load(operand.dtype, address, 0, LaneStride::Contiguous)
                         .one(),
                 }
@@ -181,7 +187,7 @@ impl<'a, 'f> Writer<'a, 'f> {
             FlatOp::Lit(_) | FlatOp::Fold(_) => self.operand(id),
             FlatOp::Prim(prim) => {
                 let args: SmallVec<[Arg; 3]> = node.args.iter().map(|&arg| self.scalar_arg(arg)).collect();
-                Emit { b: self.b, form: Form::Scalar }.prim(prim, &args).one()
+                Emit { b: self.b, form: ValueForm::Scalar }.prim(prim, &args).one()
             }
         }
     }
@@ -198,14 +204,14 @@ impl<'a, 'f> Writer<'a, 'f> {
         let empty = self.b.ins().icmp_imm_s(IntCC::Equal, self.n_inner, 0);
         self.b.ins().brif(empty, none, &[], some, &[]);
         for fold in &folds {
-            let ty = Emit { b: self.b, form: Form::Scalar }.part(self.flat.nodes[fold.id].ty);
+            let ty = Emit { b: self.b, form: ValueForm::Scalar }.part(self.flat.nodes[fold.id].ty);
             self.b.append_block_param(done, ty);
         }
         self.b.switch_to_block(none);
         let flat = self.flat;
         let empty: SmallVec<[BlockArg; 8]> = folds
             .iter()
-            .map(|fold| Emit { b: self.b, form: Form::Scalar }.lit(fold.empty(flat)).one().into())
+            .map(|fold| Emit { b: self.b, form: ValueForm::Scalar }.lit(fold.empty(flat)).one().into())
             .collect();
         self.b.ins().jump(done, &empty);
         self.b.switch_to_block(some);
@@ -240,7 +246,7 @@ impl<'a, 'f> Writer<'a, 'f> {
             writer.range_loops(pass, &invariants, start, end);
             let mut out = SmallVec::new();
             for (index, fold) in invariants.folds.iter().enumerate() {
-                let result = fold.tree(&mut Emit { b: writer.b, form: Form::Scalar });
+                let result = fold.tree(&mut Emit { b: writer.b, form: ValueForm::Scalar });
                 writer.keep_block(index, start, fold, result);
                 out.push(result.index.unwrap_or(result.value).one());
             }
@@ -252,7 +258,7 @@ impl<'a, 'f> Writer<'a, 'f> {
 
     fn carried_identities(&mut self, folds: &[FoldState]) -> Vec<Value> {
         let flat = self.flat;
-        folds.iter().map(|fold| Emit { b: self.b, form: Form::Scalar }.lit(fold.empty(flat)).one()).collect()
+        folds.iter().map(|fold| Emit { b: self.b, form: ValueForm::Scalar }.lit(fold.empty(flat)).one()).collect()
     }
 
     fn n_blocks(&mut self) -> Value {
@@ -277,7 +283,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         let bits = match fold.ty {
             Ty::Bool | Ty::I32 => self.b.ins().uextend(types::I64, value),
             Ty::F32 => {
-                let bits = Emit { b: self.b, form: Form::Scalar }.cast(types::I32, value);
+                let bits = Emit { b: self.b, form: ValueForm::Scalar }.cast(types::I32, value);
                 self.b.ins().uextend(types::I64, bits)
             }
             Ty::I64 | Ty::F64 => value,
@@ -309,7 +315,7 @@ impl<'a, 'f> Writer<'a, 'f> {
             let code = self.b.ins().iconst(types::I64, fold_code(fold) as i64);
             let (n_blocks, callee) = (self.n_blocks(), self.argument(argument::FOLD_BLOCKS));
             self.b.ins().call_indirect(signature, callee, &[code, entries, n_blocks]);
-            let result = Emit { b: self.b, form: Form::Scalar }.part(self.flat.nodes[fold.id].ty);
+            let result = Emit { b: self.b, form: ValueForm::Scalar }.part(self.flat.nodes[fold.id].ty);
             joined.push(self.b.ins().load(result, flags(), entries, 0).into());
         }
         self.b.ins().jump(done, &joined);
@@ -342,7 +348,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         for id in self.outer_operands(pass) {
             if self.flat.as_lit(id).is_none() && splats[id].is_none() {
                 let scalar = self.operand(id);
-                splats[id] = Some(Emit { b: self.b, form: Form::Vector }.splat(scalar, self.flat.nodes[id].ty));
+                splats[id] = Some(Emit { b: self.b, form: ValueForm::Vector }.splat(scalar, self.flat.nodes[id].ty));
             }
         }
         Invariants { strides, splats, buffers, folds }
@@ -375,7 +381,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         };
         let mut at = self.whole_steps(start, end, copies);
         let folded = self.counted(start, at, (copies * LANES) as i64, &carried, |writer, i, carried| {
-            writer.iteration(pass, invariants, Form::Vector, copies, i, carried)
+            writer.iteration(pass, invariants, ValueForm::Vector, copies, i, carried)
         });
         if in_registers {
             self.registers_to_partials(&invariants.folds, &folded);
@@ -385,10 +391,10 @@ impl<'a, 'f> Writer<'a, 'f> {
             let from = at;
             at = self.whole_steps(from, end, 1);
             self.counted(from, at, LANES as i64, &[], |writer, i, _| {
-                writer.iteration(pass, invariants, Form::Vector, 1, i, &[])
+                writer.iteration(pass, invariants, ValueForm::Vector, 1, i, &[])
             });
         }
-        self.counted(at, end, 1, &[], |writer, i, _| writer.iteration(pass, invariants, Form::Scalar, 1, i, &[]));
+        self.counted(at, end, 1, &[], |writer, i, _| writer.iteration(pass, invariants, ValueForm::Scalar, 1, i, &[]));
     }
 
     /// The end of the whole iterations of `copies` vectors that fit.
@@ -400,7 +406,7 @@ impl<'a, 'f> Writer<'a, 'f> {
 
     /// Initial partial results, in vector registers.
     fn identities(&mut self, folds: &[FoldState]) -> Vec<Value> {
-        let mut emit = Emit { b: self.b, form: Form::Vector };
+        let mut emit = Emit { b: self.b, form: ValueForm::Vector };
         let mut registers = Vec::new();
         for fold in folds {
             let identity = fold.identity(&mut emit);
@@ -413,7 +419,7 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     fn registers_to_partials(&mut self, folds: &[FoldState], registers: &[Value]) {
-        let mut emit = Emit { b: self.b, form: Form::Vector };
+        let mut emit = Emit { b: self.b, form: ValueForm::Vector };
         let mut registers = registers.iter().copied();
         for fold in folds {
             let (shape, addresses) = (fold.identity(&mut emit), fold.addresses(emit.b, None));
@@ -429,7 +435,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         &mut self,
         pass: &Pass,
         invariants: &Invariants,
-        form: Form,
+        form: ValueForm,
         copies: usize,
         i: Value,
         carried: &[Value],

@@ -5,7 +5,7 @@
 
 use super::elements::LaneStride;
 use super::prims::Arg;
-use super::value::{Emit, Form, LANES, Val};
+use super::value::{Emit, LANES, Val, ValueForm};
 use crate::codegen::fold;
 use crate::codegen::kernel::FOLD_LANES;
 use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
@@ -128,8 +128,8 @@ impl FoldState {
     pub(super) fn write(&self, emit: &mut Emit<'_, '_>, addresses: PartialAddresses, offset: usize, partial: Partial) {
         let at = |ty: Ty| offset as i32 * lane_bytes(ty);
         let (dtype, value) = match (self.ty, emit.form) {
-            (Ty::Bool, Form::Vector) => (DType::I32, emit.mask(partial.value, false)),
-            (Ty::Bool, Form::Scalar) => {
+            (Ty::Bool, ValueForm::Vector) => (DType::I32, emit.mask(partial.value, false)),
+            (Ty::Bool, ValueForm::Scalar) => {
                 let wide = partial.value.map(|value| emit.b.ins().uextend(types::I32, value));
                 (DType::I32, wide.map(|wide| emit.b.ins().ineg(wide)))
             }
@@ -199,7 +199,7 @@ impl FoldState {
     /// The partial results of the stack slot combined into one, in scalar form.
     pub(super) fn tree(&self, emit: &mut Emit<'_, '_>) -> Partial {
         let addresses = self.addresses(emit.b, None);
-        let mut vector = emit.with_form(Form::Vector);
+        let mut vector = emit.with_form(ValueForm::Vector);
         let mut groups: Vec<Partial> =
             (0..GROUPS).map(|group| self.read(&mut vector, addresses, group * LANES)).collect();
         while groups.len() > 1 {
@@ -212,7 +212,7 @@ impl FoldState {
                 index: groups[0].index.map(|index| Val::One(vector.lane(index, Ty::I64, lane))),
             })
             .collect();
-        let mut scalar = emit.with_form(Form::Scalar);
+        let mut scalar = emit.with_form(ValueForm::Scalar);
         while lanes.len() > 1 {
             let upper = lanes.split_off(lanes.len() / 2);
             lanes = lanes.iter().zip(&upper).map(|(&low, &high)| self.combine(&mut scalar, low, high)).collect();

@@ -3,7 +3,7 @@
 //! What CLIF has no vector instruction for is done lane by lane. No instruction may trap: the remaining lanes of a
 //! vector loop, and branches that are not taken, run prims on arbitrary values.
 
-use super::value::{Emit, Form, Val};
+use super::value::{Emit, Val, ValueForm};
 use crate::ir::scalar::half_bits::{BF16_NAN, F16_NAN};
 use crate::ir::scalar::{Lit, Prim, Ty};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -45,7 +45,7 @@ impl<'f> Emit<'_, 'f> {
             Prim::Max => self.select_by(FloatCC::LessThan, IntCC::SignedLessThan, ty, a, second(), true),
             Prim::Min => self.select_by(FloatCC::LessThan, IntCC::SignedLessThan, ty, a, second(), false),
             Prim::And | Prim::Or | Prim::Xor if ty == Ty::Bool => self.logic(prim, a, second()),
-            Prim::Not if ty == Ty::Bool && self.form == Form::Scalar => a.map(|a| self.b.ins().bxor_imm_u(a, 1)),
+            Prim::Not if ty == Ty::Bool && self.form == ValueForm::Scalar => a.map(|a| self.b.ins().bxor_imm_u(a, 1)),
             Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::And | Prim::Or | Prim::Xor => {
                 a.zip(second(), |a, b| self.binary(prim, ty, a, b))
             }
@@ -127,7 +127,7 @@ impl<'f> Emit<'_, 'f> {
     /// Vector shifts take one amount for all lanes; different amounts are shifted lane by lane.
     fn shift(&mut self, prim: Prim, args: &[Arg]) -> Val {
         let ty = args[0].ty;
-        if self.form == Form::Vector && args[1].scalar.is_none() {
+        if self.form == ValueForm::Vector && args[1].scalar.is_none() {
             let operands = [(args[0].val, ty), (args[1].val, ty)];
             return self.by_lane(&operands, ty, |scalar, lanes| {
                 let arg = |val: Val| Arg { val, ty, scalar: Some(val.one()) };
@@ -153,7 +153,7 @@ impl<'f> Emit<'_, 'f> {
                 self.compare(FloatCC::NotEqual, IntCC::NotEqual, from, a, zero)
             }
             (Ty::Bool, _) => self.bool_to_number(a, to),
-            _ if self.form == Form::Scalar => Val::One(self.convert_scalar(a.one(), from, to)),
+            _ if self.form == ValueForm::Scalar => Val::One(self.convert_scalar(a.one(), from, to)),
             (Ty::I32, Ty::F32) => a.map(|a| self.b.ins().fcvt_from_sint(types::F32X4, a)),
             (Ty::F32, Ty::I32) => a.map(|a| self.b.ins().fcvt_to_sint_sat(types::I32X4, a)),
             (Ty::I32, Ty::I64) => self.mask(a, true),
@@ -188,7 +188,7 @@ impl<'f> Emit<'_, 'f> {
     }
 
     fn bool_to_number(&mut self, a: Val, to: Ty) -> Val {
-        if self.form == Form::Scalar {
+        if self.form == ValueForm::Scalar {
             let int = if to == Ty::I64 { types::I64 } else { types::I32 };
             let int = self.b.ins().uextend(int, a.one());
             let part = self.part(to);

@@ -15,19 +15,19 @@ pub(super) const LANES: usize = 4;
 
 /// Whether code handles one element or [`LANES`] of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ValueForm {
     /// One element.
     Scalar,
     /// Four neighbouring elements.
     Vector,
 }
 
-impl Form {
+impl ValueForm {
     /// Elements handled at once.
     pub(super) const fn lanes(self) -> usize {
         match self {
-            Form::Scalar => 1,
-            Form::Vector => LANES,
+            ValueForm::Scalar => 1,
+            ValueForm::Vector => LANES,
         }
     }
 }
@@ -102,35 +102,35 @@ pub(super) struct Emit<'a, 'f> {
     /// The function.
     pub(super) b: &'a mut FunctionBuilder<'f>,
     /// The form of the emitted values.
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
 }
 
 impl<'a, 'f> Emit<'a, 'f> {
     /// The same function in another form.
-    pub(super) fn with_form(&mut self, form: Form) -> Emit<'_, 'f> {
+    pub(super) fn with_form(&mut self, form: ValueForm) -> Emit<'_, 'f> {
         Emit { b: self.b, form }
     }
 
     /// The CLIF type of a part of a value of type `ty`; for a bool in vector form, the narrow mask.
     pub(super) fn part(&self, ty: Ty) -> Type {
         match (self.form, ty) {
-            (Form::Scalar, Ty::Bool) => types::I8,
-            (Form::Scalar, Ty::I32) => types::I32,
-            (Form::Scalar, Ty::I64) => types::I64,
-            (Form::Scalar, Ty::F32) => types::F32,
-            (Form::Scalar, Ty::F64) => types::F64,
-            (Form::Vector, Ty::Bool | Ty::I32) => types::I32X4,
-            (Form::Vector, Ty::I64) => types::I64X2,
-            (Form::Vector, Ty::F32) => types::F32X4,
-            (Form::Vector, Ty::F64) => types::F64X2,
+            (ValueForm::Scalar, Ty::Bool) => types::I8,
+            (ValueForm::Scalar, Ty::I32) => types::I32,
+            (ValueForm::Scalar, Ty::I64) => types::I64,
+            (ValueForm::Scalar, Ty::F32) => types::F32,
+            (ValueForm::Scalar, Ty::F64) => types::F64,
+            (ValueForm::Vector, Ty::Bool | Ty::I32) => types::I32X4,
+            (ValueForm::Vector, Ty::I64) => types::I64X2,
+            (ValueForm::Vector, Ty::F32) => types::F32X4,
+            (ValueForm::Vector, Ty::F64) => types::F64X2,
         }
     }
 
     /// A literal.
     pub(super) fn lit(&mut self, lit: Lit) -> Val {
         match self.form {
-            Form::Scalar => Val::One(self.scalar_lit(lit)),
-            Form::Vector => match lit.ty {
+            ValueForm::Scalar => Val::One(self.scalar_lit(lit)),
+            ValueForm::Vector => match lit.ty {
                 Ty::Bool => Val::One(self.lanes32(if lit.as_bool() { u32::MAX } else { 0 }, types::I32X4)),
                 Ty::I32 | Ty::F32 => Val::One(self.lanes32(lit.bits as u32, self.part(lit.ty))),
                 Ty::I64 | Ty::F64 => {
@@ -196,18 +196,20 @@ impl<'a, 'f> Emit<'a, 'f> {
     /// A vector mask as four lanes of 32 bits, or as pairs of 64 bits; a scalar bool unchanged.
     pub(super) fn mask(&mut self, mask: Val, wide: bool) -> Val {
         match (self.form, mask, wide) {
-            (Form::Scalar, _, _) | (Form::Vector, Val::One(_), false) | (Form::Vector, Val::Two(..), true) => mask,
-            (Form::Vector, Val::One(narrow), true) => {
+            (ValueForm::Scalar, _, _)
+            | (ValueForm::Vector, Val::One(_), false)
+            | (ValueForm::Vector, Val::Two(..), true) => mask,
+            (ValueForm::Vector, Val::One(narrow), true) => {
                 let low = self.b.ins().swiden_low(narrow);
                 Val::Two(low, self.b.ins().swiden_high(narrow))
             }
-            (Form::Vector, Val::Two(low, high), false) => Val::One(self.low_halves(low, high)),
+            (ValueForm::Vector, Val::Two(low, high), false) => Val::One(self.low_halves(low, high)),
         }
     }
 
     /// `mask ? yes : no` for values of type `ty`.
     pub(super) fn select(&mut self, mask: Val, yes: Val, no: Val, ty: Ty) -> Val {
-        if self.form == Form::Scalar {
+        if self.form == ValueForm::Scalar {
             return Val::One(self.b.ins().select(mask.one(), yes.one(), no.one()));
         }
         let (yes, no) = if ty == Ty::Bool { (self.mask(yes, false), self.mask(no, false)) } else { (yes, no) };
@@ -222,7 +224,7 @@ impl<'a, 'f> Emit<'a, 'f> {
 
     /// Broadcasts a scalar to all lanes; in scalar form it is unchanged.
     pub(super) fn splat(&mut self, scalar: Value, ty: Ty) -> Val {
-        if self.form == Form::Scalar {
+        if self.form == ValueForm::Scalar {
             return Val::One(scalar);
         }
         let part = self.part(ty);
@@ -287,7 +289,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         let mut lanes = Vec::with_capacity(LANES);
         for lane in 0..LANES {
             let operands: Vec<Val> = args.iter().map(|&(arg, ty)| Val::One(self.lane(arg, ty, lane))).collect();
-            lanes.push(scalar(&mut self.with_form(Form::Scalar), &operands).one());
+            lanes.push(scalar(&mut self.with_form(ValueForm::Scalar), &operands).one());
         }
         self.join_lanes([lanes[0], lanes[1], lanes[2], lanes[3]], ty)
     }

@@ -35,4 +35,4 @@ mod writer;
 pub(crate) use cubin::{Origin, cubin};
 pub use plan::Plan;
 pub use source::{OPTIONS, PRELUDE, Source, Target};
-pub use variant::{Form, Index, Step, Variant};
+pub use variant::{EntryLaunch, Form, Index, Variant};

@@ -5,7 +5,7 @@
 use super::argument::{self, Division, Layout};
 use super::blocks::{self, Entry};
 use super::variant::{
-    Form, Index, LANES, POINTWISE_THREADS, Step, TILE, TILE_LINES, TOTAL_WARPS, Variant, WARPS, rows_of_columns,
+    EntryLaunch, Form, Index, LANES, POINTWISE_THREADS, TILE, TILE_LINES, TOTAL_WARPS, Variant, WARPS, rows_of_columns,
 };
 use super::{held, width};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
@@ -24,7 +24,7 @@ pub struct Plan {
     /// The argument buffer, with offsets in place of addresses, and without [`argument::ITEMS`].
     pub argument: Vec<u64>,
     /// Launches, in order on one stream; none if there are no elements.
-    pub steps: Vec<Step>,
+    pub steps: Vec<EntryLaunch>,
     /// Bytes of scratch memory for the results of blocks, aligned to 16, with any content.
     pub scratch_bytes: usize,
 }
@@ -116,7 +116,7 @@ impl Plan {
         };
         let step = |entry: usize, items: usize, per_block: u32, block: [u32; 2]| {
             let grid = i32::try_from(items.div_ceil(per_block as usize)).map_err(|_| TierLimit::GridTooLarge)?;
-            Ok(Step { entry, items: items as u64, grid: grid as u32, block })
+            Ok(EntryLaunch { entry, items: items as u64, grid: grid as u32, block })
         };
         let mut scratch_bytes = 0;
         let steps = if items == 0 {

@@ -6,7 +6,7 @@
 //! most of a device idle. The argument buffer is that of [`super::product_grid`].
 
 use super::product_grid::{N_WORDS, ProductGrid};
-use super::{Source, Step, Target};
+use super::{EntryLaunch, Source, Target};
 use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
@@ -38,7 +38,7 @@ pub struct ProductPlan {
     /// The argument buffer, without addresses.
     pub argument: Vec<u64>,
     /// The launch; none if the result has no elements.
-    pub step: Option<Step>,
+    pub step: Option<EntryLaunch>,
 }
 
 impl ProductPlan {

@@ -12,7 +12,7 @@
 //!
 //! `product`, `tensor_cores` and `wgmma` decide the size of a tile and how an element is computed.
 
-use super::Step;
+use super::EntryLaunch;
 use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
 
@@ -57,8 +57,8 @@ impl ProductGrid {
     }
 
     /// Its launch with such thread blocks; none if the result has no elements.
-    pub(super) fn step(&self, shape: &ProductShape, block: [u32; 2]) -> Option<Step> {
-        let step = Step { entry: 0, items: shape.k as u64, grid: self.blocks, block };
+    pub(super) fn step(&self, shape: &ProductShape, block: [u32; 2]) -> Option<EntryLaunch> {
+        let step = EntryLaunch { entry: 0, items: shape.k as u64, grid: self.blocks, block };
         (self.blocks > 0).then_some(step)
     }
 

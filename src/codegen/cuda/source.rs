@@ -15,7 +15,7 @@ pub const OPTIONS: [&str; 4] = ["--std=c++17", "--ftz=false", "--fmad=false", "-
 pub struct Source {
     /// Its code, which is compiled after [`PRELUDE`].
     pub code: String,
-    /// The names of its entries, in the order of [`Step::entry`](super::Step::entry).
+    /// The names of its entries, in the order of [`EntryLaunch::entry`](super::EntryLaunch::entry).
     pub entries: Vec<String>,
     /// The words of the argument buffer.
     pub n_words: usize,

@@ -12,7 +12,7 @@
 
 use super::epilogue::{End, Epilogue, EpiloguePlan};
 use super::product_grid::{N_WORDS, ProductGrid};
-use super::{Source, Step, Target};
+use super::{EntryLaunch, Source, Target};
 use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
@@ -51,7 +51,7 @@ pub struct TensorPlan {
     /// The argument buffer, without addresses.
     pub argument: Vec<u64>,
     /// The launch; none if the result has no elements.
-    pub step: Option<Step>,
+    pub step: Option<EntryLaunch>,
 }
 
 /// Whether tensor cores multiply elements of a dtype with sums in f32.

@@ -72,7 +72,7 @@ pub struct Variant {
 
 /// One launch of an entry of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct EntryLaunch {
     /// The entry's number.
     pub entry: usize,
     /// The value of the word [`super::argument::ITEMS`].

@@ -15,7 +15,7 @@
 use super::epilogue::{End, Epilogue, EpiloguePlan};
 use super::product_grid::{LEFT, N_WORDS, ProductGrid, RIGHT};
 use super::tensor_cores::{takes, width};
-use super::{Source, Step, Target};
+use super::{EntryLaunch, Source, Target};
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::tiles::{GRAIN, LINE_BYTES};
 use crate::error::{Reason, WgmmaLimit};
@@ -68,7 +68,7 @@ pub struct WgmmaPlan {
     /// The tensor maps of both operands; none if nothing is read.
     pub maps: SmallVec<[TileMap; 2]>,
     /// The launch; none if the result has no elements.
-    pub step: Option<Step>,
+    pub step: Option<EntryLaunch>,
 }
 
 /// A tensor map in an argument buffer.

@@ -1,7 +1,7 @@
 //! The code of a kernel, and its variant with non-temporal stores, compiled once a launch is large enough.
 
 use super::code::Code;
-use super::launch::Shape;
+use super::launch::LaunchShape;
 use super::{Compile, Manner, Rows, Stores};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::Kernel;
@@ -17,7 +17,7 @@ pub(super) struct Codes {
     pub(super) classes: SmallVec<[Class; 8]>,
     rows: Rows,
     /// What a launch must know.
-    pub(super) shape: Shape,
+    pub(super) shape: LaunchShape,
     cached: Code,
     streamed: OnceLock<Option<Code>>,
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// What a launch must know of a compiled kernel.
-pub(in crate::codegen) struct Shape {
+pub(in crate::codegen) struct LaunchShape {
     /// Whether rows must not be cut.
     pub(in crate::codegen) has_folds: bool,
     /// Per operand, whether it is an iota.
@@ -33,7 +33,7 @@ const MAX_CACHED_WORDS: usize = 1 << 17;
 ///
 /// # Safety
 /// As for [`super::NativeProgram::run`], and the geometry has one inner loop.
-pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+pub(super) unsafe fn run(code: &Code, shape: &LaunchShape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let (n_inner, first) = if shape.has_folds { (geometry.inner[0], 0) } else { (part.lanes.len(), part.lanes.start) };
     if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {
         return;
@@ -87,7 +87,7 @@ const MAX_FIXED: usize = 8;
 /// As for [`run`], with a geometry without row loops and at most [`MAX_FIXED`] accesses.
 unsafe fn run_one_row(
     code: &Code,
-    shape: &Shape,
+    shape: &LaunchShape,
     geometry: &Geometry,
     pointers: Pointers<'_>,
     n_inner: usize,

@@ -37,7 +37,7 @@ pub(super) mod streamed;
 mod transpose;
 pub(super) mod transposed;
 
-pub(super) use launch::Shape;
+pub(super) use launch::LaunchShape;
 pub use program::NativeProgram;
 
 use super::geometry::Class;
@@ -48,7 +48,7 @@ use flat::Flat;
 use passes::{Keep, Passes};
 
 /// Compiles a kernel whose accesses have these classes along the vector loop.
-pub(super) type Compile = fn(&Kernel, &[Class], Manner) -> Result<(Code, Shape), Reason>;
+pub(super) type Compile = fn(&Kernel, &[Class], Manner) -> Result<(Code, LaunchShape), Reason>;
 
 /// How code accesses memory: its stores, and the shape of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,8 +106,8 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
 }
 
 /// What a launch of `kernel` must know.
-pub(super) fn shape(kernel: &Kernel, n_folds: usize, n_kept: usize) -> Shape {
-    Shape {
+pub(super) fn shape(kernel: &Kernel, n_folds: usize, n_kept: usize) -> LaunchShape {
+    LaunchShape {
         has_folds: kernel.has_folds(),
         iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
         n_folds,

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
 use super::code::Code;
-use super::launch::{self, Shape, row_offset};
+use super::launch::{self, LaunchShape, row_offset};
 use super::{Compile, Manner};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 /// A kernel compiled for packed rows.
 pub(super) struct Packed {
     code: Code,
-    shape: Shape,
+    shape: LaunchShape,
     /// Per operand: bytes of an element, whether it is an iota, and whether it is read per element.
     operands: Vec<(usize, bool, bool)>,
     /// Per output: bytes of an element, and whether it is computed once per row.

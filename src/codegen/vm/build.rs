@@ -6,7 +6,9 @@
 
 use super::isa::Isa;
 use super::nodes::{Nodes, What};
-use super::plan::{AccessId, BufferId, Fold, FoldId, Line, Location, Pass, PlaceId, Plan, RowRead, Shape, Step};
+use super::plan::{
+    AccessId, BufferId, Fold, FoldId, Line, Location, Pass, PlaceId, Plan, RowRead, TileShape, TileStep,
+};
 use super::routine::BLOCK;
 use super::{folds, moves, pairs, table};
 use crate::codegen::Class;
@@ -66,11 +68,11 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
 fn drop_unread_repeats(passes: &mut [Pass]) {
     let mut read: HashSet<PlaceId> = HashSet::new();
     for step in passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.tile)) {
-        if let Step::Map { args, shape: Shape::Tile, whole: true, .. } = step {
+        if let TileStep::Map { args, shape: TileShape::Tile, whole: true, .. } = step {
             read.extend(args);
         }
     }
-    let is_read = |step: &Step| !matches!(step, Step::Repeat { place, .. } if !read.contains(place));
+    let is_read = |step: &TileStep| !matches!(step, TileStep::Repeat { place, .. } if !read.contains(place));
     for pass in passes {
         pass.rows.retain(is_read);
         pass.tile.retain(is_read);
@@ -110,7 +112,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn place(&mut self, location: Location, shape: Shape) -> PlaceId {
+    fn place(&mut self, location: Location, shape: TileShape) -> PlaceId {
         self.plan.locations.push((location, shape))
     }
 
@@ -123,13 +125,13 @@ impl Builder<'_> {
         };
         let lines = BLOCK * lit.ty.size() / Line::BYTES;
         self.plan.constants.extend(std::iter::repeat_n(Line([word; 8]), lines));
-        self.place(Location::Constant(at), Shape::Splat)
+        self.place(Location::Constant(at), TileShape::Splat)
     }
 
     fn block(&mut self, size: usize) -> PlaceId {
         let at = self.plan.block_bytes;
         self.plan.block_bytes += BLOCK * size;
-        self.place(Location::Block(at), Shape::Splat)
+        self.place(Location::Block(at), TileShape::Splat)
     }
 
     fn tile(&mut self, size: usize) -> PlaceId {
@@ -137,7 +139,7 @@ impl Builder<'_> {
             self.plan.tile_bytes += size;
             self.plan.tile_bytes - size
         });
-        self.place(Location::Tile(at), Shape::Tile)
+        self.place(Location::Tile(at), TileShape::Tile)
     }
 
     /// Allocates the places of literals, folds, row values and splats, and declares the folds.
@@ -148,13 +150,13 @@ impl Builder<'_> {
             self.shared[reg] = match (node.what, node.shape) {
                 (What::Fused, _) => None,
                 (What::Lit(lit), _) => Some(self.constant(lit)),
-                (What::Fold(_), Shape::Tile) => Some(self.place(Location::Moving, Shape::Tile)),
-                (_, Shape::Splat) => Some(self.block(size)),
-                (_, Shape::Tile) if node.level == Level::Row && nodes.is_in_place_load(reg) => {
-                    Some(self.place(Location::Moving, Shape::Tile))
+                (What::Fold(_), TileShape::Tile) => Some(self.place(Location::Moving, TileShape::Tile)),
+                (_, TileShape::Splat) => Some(self.block(size)),
+                (_, TileShape::Tile) if node.level == Level::Row && nodes.is_in_place_load(reg) => {
+                    Some(self.place(Location::Moving, TileShape::Tile))
                 }
-                (_, Shape::Tile) if node.level == Level::Row => Some(self.tile(size)),
-                (_, Shape::Tile) => None,
+                (_, TileShape::Tile) if node.level == Level::Row => Some(self.tile(size)),
+                (_, TileShape::Tile) => None,
             };
             if let (What::Fold(_), Kind::Fold(combine)) = (node.what, nodes.kernel.inst(reg).kind) {
                 let ty = nodes.nodes[node.args[0]].ty;
@@ -186,7 +188,7 @@ impl Builder<'_> {
             if node.level == Level::Row || origins[reg].is_some() {
                 continue;
             }
-            if node.pass < pass && node.shape == Shape::Tile && self.is_expensive[reg] {
+            if node.pass < pass && node.shape == TileShape::Tile && self.is_expensive[reg] {
                 origins[reg] = Some(Origin::Buffer);
                 if self.buffers[reg].is_none() {
                     self.buffers[reg] = Some(self.plan.buffers.push(node.ty.size()));
@@ -218,7 +220,7 @@ impl Builder<'_> {
             if nodes.has_folds && value.level == Level::Row && value.pass == index {
                 let writer = moves::scatter(nodes.kernel.outputs[output].dtype);
                 let access = nodes.output_access(output);
-                pass.stores.push(Step::ScatterRow { writer, src: self.of(store.value), access });
+                pass.stores.push(TileStep::ScatterRow { writer, src: self.of(store.value), access });
             }
         }
     }
@@ -265,7 +267,7 @@ impl Builder<'_> {
             {
                 let value = self.of(args[0]);
                 let index = args.get(1).map_or(value, |&arg| self.of(arg));
-                pass.tile.push(Step::Fold { fold, value, index });
+                pass.tile.push(TileStep::Fold { fold, value, index });
             }
             for (dead, _) in last.iter().enumerate().filter(|&(_, &last)| last == at) {
                 self.release(needs.values[dead].0);
@@ -290,7 +292,7 @@ impl Builder<'_> {
     /// Whether a value can be computed directly into an output.
     fn is_direct(&self, reg: Reg, output: usize) -> bool {
         let (node, dtype) = (&self.nodes.nodes[reg], self.nodes.kernel.outputs[output].dtype);
-        node.shape == Shape::Tile
+        node.shape == TileShape::Tile
             && self.buffers[reg].is_none()
             && !self.nodes.is_in_place_load(reg)
             && !self.nodes.stores[output].rounds
@@ -299,22 +301,22 @@ impl Builder<'_> {
     }
 
     /// Adds the steps that compute a full value.
-    fn value(&mut self, pass: usize, reg: Reg, origin: Origin, direct: Option<usize>, steps: &mut Vec<Step>) {
+    fn value(&mut self, pass: usize, reg: Reg, origin: Origin, direct: Option<usize>, steps: &mut Vec<TileStep>) {
         let node = &self.nodes.nodes[reg];
-        if node.shape == Shape::Splat {
+        if node.shape == TileShape::Splat {
             let dst = self.of(reg);
             return self.compute(reg, dst, steps);
         }
         let keep = self.buffers[reg].filter(|_| origin == Origin::Buffer || node.pass == pass);
         let place = match (keep, direct) {
             (None, None) if !self.nodes.is_in_place_load(reg) => self.tile(node.ty.size()),
-            _ => self.place(Location::Moving, Shape::Tile),
+            _ => self.place(Location::Moving, TileShape::Tile),
         };
         self.local[reg] = Some(place);
         if let Some(buffer) = keep {
-            steps.push(Step::Keep { place, buffer });
+            steps.push(TileStep::Keep { place, buffer });
         } else if let Some(output) = direct {
-            steps.push(Step::Direct { place, access: self.nodes.output_access(output) });
+            steps.push(TileStep::Direct { place, access: self.nodes.output_access(output) });
         }
         if origin == Origin::Computed {
             self.compute(reg, place, steps);
@@ -322,29 +324,29 @@ impl Builder<'_> {
     }
 
     /// Adds the step that computes a value into a place.
-    fn compute(&mut self, reg: Reg, dst: PlaceId, steps: &mut Vec<Step>) {
+    fn compute(&mut self, reg: Reg, dst: PlaceId, steps: &mut Vec<TileStep>) {
         let nodes = self.nodes;
         let node = &nodes.nodes[reg];
         let routine = match node.what {
             What::Load(slot) => {
                 let (access, level) = (AccessId::new(slot), node.level);
                 steps.push(match self.row_read(slot, node.level, node.shape) {
-                    RowRead::InPlace => Step::InPlace { place: dst, access, level },
-                    RowRead::Widen(routine) => Step::Widen { routine, dst, access, level },
-                    RowRead::Read(reader, shape) => Step::Read { reader, dst, access, level, shape },
+                    RowRead::InPlace => TileStep::InPlace { place: dst, access, level },
+                    RowRead::Widen(routine) => TileStep::Widen { routine, dst, access, level },
+                    RowRead::Read(reader, shape) => TileStep::Read { reader, dst, access, level, shape },
                 });
                 return self.repeat(reg, dst, steps);
             }
             What::Gather(slot) => {
                 let (access, level, index) = (AccessId::new(slot), node.level, self.of(node.args[0]));
                 let operand = &nodes.kernel.operands[slot];
-                steps.push(if nodes.nodes[node.args[0]].shape == Shape::Splat {
+                steps.push(if nodes.nodes[node.args[0]].shape == TileShape::Splat {
                     let size = node.ty.size() as u8;
-                    Step::Row { read: self.row_read(slot, level, node.shape), dst, index, access, level, size }
+                    TileStep::Row { read: self.row_read(slot, level, node.shape), dst, index, access, level, size }
                 } else {
                     let gatherer =
                         if operand.source == Source::Iota { moves::iota_at as _ } else { moves::gather(operand.dtype) };
-                    Step::Gather { gatherer, dst, index, access, level }
+                    TileStep::Gather { gatherer, dst, index, access, level }
                 });
                 return self.repeat(reg, dst, steps);
             }
@@ -353,7 +355,7 @@ impl Builder<'_> {
                 let divides = prim.needs_divisor(node.ty);
                 if divides && !matches!(nodes.nodes[node.args[1]].what, What::Lit(lit) if lit.bits != 0) {
                     let finder = table::zero_finder(node.ty);
-                    steps.push(Step::CheckDivisor { finder, src: self.of(node.args[1]) });
+                    steps.push(TileStep::CheckDivisor { finder, src: self.of(node.args[1]) });
                 }
                 table::prim(self.isa, prim, finish, nodes.nodes[node.args[typed]].ty)
             }
@@ -364,20 +366,20 @@ impl Builder<'_> {
         let mut places: SmallVec<[PlaceId; 3]> = node.args.iter().map(|&arg| self.of(arg)).collect();
         places.resize(3, places[0]);
         let whole = places.iter().chain([&dst]).all(|&place| self.plan.locations[place].0 != Location::Moving);
-        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape: node.shape, whole });
+        steps.push(TileStep::Map { routine, dst, args: [places[0], places[1], places[2]], shape: node.shape, whole });
         if !whole {
             self.repeat(reg, dst, steps);
         }
     }
 
     /// Adds the step that fills the last block of a value's tile, if it is in scratch memory.
-    fn repeat(&self, reg: Reg, place: PlaceId, steps: &mut Vec<Step>) {
-        if let (Location::Tile(_), Shape::Tile) = self.plan.locations[place] {
-            steps.push(Step::Repeat { repeater: moves::repeater(self.nodes.nodes[reg].ty.size()), place });
+    fn repeat(&self, reg: Reg, place: PlaceId, steps: &mut Vec<TileStep>) {
+        if let (Location::Tile(_), TileShape::Tile) = self.plan.locations[place] {
+            steps.push(TileStep::Repeat { repeater: moves::repeater(self.nodes.nodes[reg].ty.size()), place });
         }
     }
 
-    fn row_read(&self, slot: usize, level: Level, shape: Shape) -> RowRead {
+    fn row_read(&self, slot: usize, level: Level, shape: TileShape) -> RowRead {
         let operand = &self.nodes.kernel.operands[slot];
         if operand.source == Source::Iota {
             return RowRead::Read(moves::read_iota, shape);
@@ -391,15 +393,15 @@ impl Builder<'_> {
     }
 
     /// Adds the step that stores an output of a full value, or of a literal in a kernel without folds.
-    fn store(&mut self, output: usize, steps: &mut Vec<Step>) {
+    fn store(&mut self, output: usize, steps: &mut Vec<TileStep>) {
         let nodes = self.nodes;
         let (store, dtype) = (nodes.stores[output], nodes.kernel.outputs[output].dtype);
         let (src, access) = (self.of(store.value), nodes.output_access(output));
         steps.push(if nodes.is_contiguous_output(output) {
             let rounding = moves::round_and_narrow(self.isa, dtype).filter(|_| store.rounds);
-            Step::Store { routine: rounding.unwrap_or_else(|| moves::narrow(self.isa, dtype)), src, access }
+            TileStep::Store { routine: rounding.unwrap_or_else(|| moves::narrow(self.isa, dtype)), src, access }
         } else {
-            Step::Scatter { writer: moves::scatter(dtype), src, access }
+            TileStep::Scatter { writer: moves::scatter(dtype), src, access }
         });
     }
 }
@@ -415,7 +417,9 @@ impl Nodes<'_> {
         let node = &self.nodes[reg];
         match node.what {
             What::Load(slot) => self.is_in_place(slot, node.level),
-            What::Gather(slot) => self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat,
+            What::Gather(slot) => {
+                self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == TileShape::Splat
+            }
             What::Lit(_) | What::Prim(..) | What::Pair(_) | What::Func(_) | What::Fold(_) | What::Fused => false,
         }
     }

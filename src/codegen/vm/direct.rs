@@ -8,7 +8,7 @@
 
 use super::interpreter::offset;
 use super::moves::Reader;
-use super::plan::{AccessId, Line, Location, PlaceId, Plan, Shape, Step};
+use super::plan::{AccessId, Line, Location, PlaceId, Plan, TileShape, TileStep};
 use super::routine::{BLOCK, Call, Routine, TileOperand};
 use crate::codegen::kernel::Level;
 use crate::codegen::{Geometry, Part, Pointers};
@@ -67,7 +67,7 @@ impl Direct {
     /// The only routine of a plan, if it has nothing else.
     pub(super) fn of(plan: &Plan) -> Option<Direct> {
         let [pass] = &plan.passes[..] else { return None };
-        let [moves @ .., Step::Map { routine, dst, args, shape: Shape::Tile, .. }] = &pass.tile[..] else {
+        let [moves @ .., TileStep::Map { routine, dst, args, shape: TileShape::Tile, .. }] = &pass.tile[..] else {
             return None;
         };
         if !(pass.rows.is_empty() && pass.stores.is_empty() && plan.folds.is_empty() && plan.buffers.is_empty()) {
@@ -81,17 +81,21 @@ impl Direct {
         };
         for step in moves {
             match *step {
-                Step::InPlace { place, access, level: Level::Full } => sources.push((place, Source::Memory(access))),
-                Step::Map { routine, dst, args: [arg, second, third], shape: Shape::Splat, .. }
+                TileStep::InPlace { place, access, level: Level::Full } => {
+                    sources.push((place, Source::Memory(access)))
+                }
+                TileStep::Map { routine, dst, args: [arg, second, third], shape: TileShape::Splat, .. }
                     if arg == second && arg == third =>
                 {
                     let Some(Source::Element(reader, access)) = held(&sources, arg) else { return None };
                     sources.push((dst, Source::Computed(reader, access, routine)));
                 }
-                Step::Read { reader, dst, access, level: Level::Full, shape: Shape::Splat } if !plan.iotas[access] => {
+                TileStep::Read { reader, dst, access, level: Level::Full, shape: TileShape::Splat }
+                    if !plan.iotas[access] =>
+                {
                     sources.push((dst, Source::Element(reader, access)));
                 }
-                Step::Direct { place, access } if place == *dst => output = Some(access),
+                TileStep::Direct { place, access } if place == *dst => output = Some(access),
                 _ => return None,
             }
         }

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, Shape};
+use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, TileShape};
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
 use crate::codegen::fold::{self, FoldValue};
@@ -95,7 +95,7 @@ impl<'a> Interpreter<'a> {
                 Location::Tile(at) => base.wrapping_add(tiles + at * self.tile),
                 Location::Moving => std::ptr::null_mut(),
             };
-            let place = TileOperand { ptr, step: if shape == Shape::Tile { BLOCK } else { 0 } };
+            let place = TileOperand { ptr, step: if shape == TileShape::Tile { BLOCK } else { 0 } };
             Live { place, source: std::ptr::null() }
         }));
         let mut next = partials;

@@ -2,7 +2,7 @@
 
 use super::isa::Isa;
 use super::pairs::{self, Half, Pair, Side};
-use super::plan::{FoldId, Shape};
+use super::plan::{FoldId, TileShape};
 use super::table::{self, Finish, has_canoned};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::{Class, Lanes};
@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub(super) args: SmallVec<[Reg; 3]>,
     pub(super) ty: Ty,
     pub(super) level: Level,
-    pub(super) shape: Shape,
+    pub(super) shape: TileShape,
     /// See [`Kernel::passes`].
     pub(super) pass: usize,
 }
@@ -131,7 +131,7 @@ impl<'k> Nodes<'k> {
                 What::Func(_) => 16,
             };
             let args: usize = node.args.iter().map(|&arg| costs[arg]).sum();
-            costs.push(if node.level == Level::Row || node.shape == Shape::Splat {
+            costs.push(if node.level == Level::Row || node.shape == TileShape::Splat {
                 0
             } else {
                 (own + args).min(1 << 20)
@@ -140,8 +140,8 @@ impl<'k> Nodes<'k> {
         costs
     }
 
-    fn shape(&self, what: What, args: &[Reg], level: Level) -> Shape {
-        let any_tile = args.iter().any(|&arg| self.nodes[arg].shape == Shape::Tile);
+    fn shape(&self, what: What, args: &[Reg], level: Level) -> TileShape {
+        let any_tile = args.iter().any(|&arg| self.nodes[arg].shape == TileShape::Tile);
         let is_tile = match what {
             What::Load(slot) | What::Gather(slot) => any_tile || self.class(slot, level) != Class::Uniform,
             What::Lit(_) => false,
@@ -149,7 +149,7 @@ impl<'k> Nodes<'k> {
             What::Fold(_) => self.lanes == Lanes::Rows,
             What::Pair(_) | What::Fused => unreachable!("nothing is fused yet"),
         };
-        if is_tile { Shape::Tile } else { Shape::Splat }
+        if is_tile { TileShape::Tile } else { TileShape::Splat }
     }
 
     /// The operands of `select(a != a, a, max(a, b))` as one step: how a maximum or minimum of floats is written.
@@ -217,7 +217,7 @@ impl<'k> Nodes<'k> {
                 let Some(half) = first.half() else { continue };
                 let (a, b) = (first.args[0], first.args[1]);
                 let pair = Pair { first: half, second, side };
-                let together = (first.level, first.pass, first.shape) == (node.level, node.pass, Shape::Tile);
+                let together = (first.level, first.pass, first.shape) == (node.level, node.pass, TileShape::Tile);
                 if uses[arg] == 1 && together && pairs::pair(isa, pair, node.ty).is_some() {
                     self.nodes[arg].what = What::Fused;
                     self.nodes[reg].what = What::Pair(pair);

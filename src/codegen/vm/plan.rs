@@ -56,7 +56,7 @@ pub(super) enum Location {
 
 /// How many elements a step computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum TileShape {
     /// One block that stands for all lanes.
     Splat,
     /// One element per lane.
@@ -65,16 +65,16 @@ pub(super) enum Shape {
 
 /// One step of a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum TileStep {
     /// Runs a routine. It runs on `whole` blocks if all places are in scratch memory. The elements after a tile's last
-    /// one are computed too, so they repeat that one ([`Step::Repeat`]).
-    Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: Shape, whole: bool },
+    /// one are computed too, so they repeat that one ([`TileStep::Repeat`]).
+    Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: TileShape, whole: bool },
     /// Makes a place the operand's memory.
     InPlace { place: PlaceId, access: AccessId, level: Level },
     /// Widens contiguous elements.
     Widen { routine: Routine, dst: PlaceId, access: AccessId, level: Level },
     /// Reads strided elements, or one element for all lanes.
-    Read { reader: Reader, dst: PlaceId, access: AccessId, level: Level, shape: Shape },
+    Read { reader: Reader, dst: PlaceId, access: AccessId, level: Level, shape: TileShape },
     /// Like the three above, but moved along the gathered dimension by an index that is the same for all lanes. A value
     /// has `size` bytes.
     Row { read: RowRead, dst: PlaceId, index: PlaceId, access: AccessId, level: Level, size: u8 },
@@ -107,7 +107,7 @@ pub(super) enum RowRead {
     /// Widened by a routine.
     Widen(Routine),
     /// Strided, or one for all lanes.
-    Read(Reader, Shape),
+    Read(Reader, TileShape),
 }
 
 /// One fold.
@@ -142,11 +142,11 @@ impl Fold {
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     /// Computes the row values that are available before it.
-    pub(super) rows: Vec<Step>,
+    pub(super) rows: Vec<TileStep>,
     /// Stores these.
-    pub(super) stores: Vec<Step>,
+    pub(super) stores: Vec<TileStep>,
     /// The steps per tile.
-    pub(super) tile: Vec<Step>,
+    pub(super) tile: Vec<TileStep>,
     /// The folds that it finishes.
     pub(super) folds: Vec<FoldId>,
 }
@@ -155,7 +155,7 @@ pub(super) struct Pass {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The memory of each place, and whether it is a block or a tile.
-    pub(super) locations: Arena<PlaceId, (Location, Shape)>,
+    pub(super) locations: Arena<PlaceId, (Location, TileShape)>,
     /// Literals, a block each.
     pub(super) constants: Vec<Line>,
     /// Bytes of scratch for blocks.

@@ -4,7 +4,7 @@
 
 use super::interpreter::{Interpreter, offset};
 use super::moves::{Gather, Reader};
-use super::plan::{AccessId, PlaceId, Plan, RowRead, Shape, Step};
+use super::plan::{AccessId, PlaceId, Plan, RowRead, TileShape, TileStep};
 use super::routine::{BLOCK, Call, TileOperand};
 use super::scratch::Partials;
 use crate::codegen::kernel::Level;
@@ -26,7 +26,7 @@ impl Interpreter<'_> {
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
-    pub(super) unsafe fn run_steps(&mut self, steps: &[Step]) {
+    pub(super) unsafe fn run_steps(&mut self, steps: &[TileStep]) {
         for step in steps {
             // SAFETY: the plan gives every place the room and alignment that its type needs, and never gives a result
             // the place of an operand. An output that is where an operand is has its strides and dtype, so both are the
@@ -38,37 +38,37 @@ impl Interpreter<'_> {
     /// # Safety
     /// See [`Interpreter::run_steps`].
     #[inline(always)]
-    unsafe fn run_step(&mut self, step: &Step) {
+    unsafe fn run_step(&mut self, step: &TileStep) {
         match *step {
-            Step::Map { routine, dst, args, shape, whole } => {
+            TileStep::Map { routine, dst, args, shape, whole } => {
                 let n = match shape {
-                    Shape::Tile if whole => self.n.next_multiple_of(BLOCK),
-                    Shape::Tile => self.n,
-                    Shape::Splat => BLOCK,
+                    TileShape::Tile if whole => self.n.next_multiple_of(BLOCK),
+                    TileShape::Tile => self.n,
+                    TileShape::Splat => BLOCK,
                 };
                 let call = Call { dst: self.place(dst).ptr, src: args.map(|arg| self.place(arg)), n };
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&call) }
             }
-            Step::InPlace { place, access, level } => {
+            TileStep::InPlace { place, access, level } => {
                 let ptr = self.pointer(access, level);
                 self.scratch.places[place].place.ptr = ptr;
             }
-            Step::Widen { routine, dst, access, level } => {
+            TileStep::Widen { routine, dst, access, level } => {
                 let src = [TileOperand { ptr: self.pointer(access, level), step: BLOCK }; 3];
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&Call { dst: self.place(dst).ptr, src, n: self.n }) }
             }
-            Step::Read { reader, dst, access, level, shape } => {
+            TileStep::Read { reader, dst, access, level, shape } => {
                 let src = self.pointer(access, level);
                 // SAFETY: see `run_steps`.
                 unsafe { self.read(reader, shape, dst, access, src) }
             }
-            Step::Row { read, dst, index, access, level, size } => {
+            TileStep::Row { read, dst, index, access, level, size } => {
                 // SAFETY: see `run_steps`.
                 unsafe { self.gather_row(read, dst, index, access, level, size) }
             }
-            Step::Gather { gatherer, dst, index, access, level } => {
+            TileStep::Gather { gatherer, dst, index, access, level } => {
                 let (size, index_stride) = self.gathered(access);
                 let gather = Gather {
                     dst: self.place(dst).ptr,
@@ -84,32 +84,32 @@ impl Interpreter<'_> {
                     self.faults.record(outside);
                 }
             }
-            Step::Repeat { repeater, place } => {
+            TileStep::Repeat { repeater, place } => {
                 if !self.n.is_multiple_of(BLOCK) {
                     // SAFETY: see `run_steps`; a tile in scratch memory has room for whole blocks.
                     unsafe { repeater(self.place(place).ptr, self.n) }
                 }
             }
-            Step::CheckDivisor { finder, src } => {
+            TileStep::CheckDivisor { finder, src } => {
                 // SAFETY: see `run_steps`.
                 if unsafe { finder(self.place(src), self.n) } {
                     self.faults.record_zero_divisor();
                 }
             }
-            Step::Direct { place, access } => {
+            TileStep::Direct { place, access } => {
                 self.scratch.places[place].place.ptr = self.scratch.here[access];
             }
-            Step::Store { routine, src, access } => {
+            TileStep::Store { routine, src, access } => {
                 let call = Call { dst: self.scratch.here[access], src: [self.place(src); 3], n: self.n };
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&call) }
             }
-            Step::Scatter { writer, src, access } => {
+            TileStep::Scatter { writer, src, access } => {
                 let stride = self.scratch.strides[access];
                 // SAFETY: see `run_steps`.
                 unsafe { writer(self.scratch.here[access], stride, self.place(src), self.n) }
             }
-            Step::ScatterRow { writer, src, access } => {
+            TileStep::ScatterRow { writer, src, access } => {
                 let (stride, strides) = (self.scratch.strides[access], &self.access(access).inner);
                 let sizes = &self.geometry.inner;
                 // A row value is written once, unless the output has a separate element per inner element.
@@ -120,12 +120,12 @@ impl Interpreter<'_> {
                     unsafe { writer(at, stride, self.place(src), self.n) }
                 }
             }
-            Step::Keep { place, buffer } => {
+            TileStep::Keep { place, buffer } => {
                 let size = self.plan.buffers[buffer];
                 let ptr = self.scratch.buffers[buffer].wrapping_add(self.at * size);
                 self.scratch.places[place].place.ptr = ptr;
             }
-            Step::Fold { fold, value, index } => {
+            TileStep::Fold { fold, value, index } => {
                 let (value, index) = (self.place(value), self.place(index));
                 let routines = &self.plan.folds[fold].routines;
                 let phase = self.element % FOLD_LANES;
@@ -146,14 +146,14 @@ impl Interpreter<'_> {
 
     /// # Safety
     /// See [`Interpreter::run_steps`].
-    unsafe fn read(&mut self, reader: Reader, shape: Shape, dst: PlaceId, access: AccessId, src: *const u8) {
+    unsafe fn read(&mut self, reader: Reader, shape: TileShape, dst: PlaceId, access: AccessId, src: *const u8) {
         let live = &mut self.scratch.places[dst];
         // SAFETY: see `run_steps`.
         unsafe {
             match shape {
-                Shape::Tile => reader(live.place.ptr, src, self.scratch.strides[access], self.n),
-                Shape::Splat if live.source == src && !src.is_null() => {}
-                Shape::Splat => {
+                TileShape::Tile => reader(live.place.ptr, src, self.scratch.strides[access], self.n),
+                TileShape::Splat if live.source == src && !src.is_null() => {}
+                TileShape::Splat => {
                     live.source = src;
                     reader(live.place.ptr, src, 0, BLOCK);
                 }

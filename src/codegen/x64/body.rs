@@ -9,7 +9,7 @@ use super::level::Level;
 use super::opcode;
 use super::register_list::RegisterList;
 use super::scaling::scaled;
-use super::select::{Select, Shape, Val, is_wide};
+use super::select::{BlockShape, Select, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
@@ -65,7 +65,7 @@ impl FunctionContext<'_> {
         n_masked: usize,
         elements: Elements,
     ) -> Single {
-        let mut select = self.select(encoder, Shape::Vector, 2 * pass.body.len());
+        let mut select = self.select(encoder, BlockShape::Vector, 2 * pass.body.len());
         let mut own: Vec<Own> = Vec::new();
         let mut mask = None;
         if elements == Elements::Tail {
@@ -90,7 +90,7 @@ impl FunctionContext<'_> {
         Single { block: body.select.block, n_shared, parts, own }
     }
 
-    fn select<'e>(&self, encoder: &'e mut Encoder, shape: Shape, n_insts: usize) -> Select<'e> {
+    fn select<'e>(&self, encoder: &'e mut Encoder, shape: BlockShape, n_insts: usize) -> Select<'e> {
         Select::new(encoder, shape, self.narrow, n_insts)
     }
 
@@ -122,14 +122,14 @@ impl FunctionContext<'_> {
 
     /// Initializes the partial results of folds.
     pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> BasicBlock {
-        let mut select = self.select(encoder, Shape::Vector, 0);
+        let mut select = self.select(encoder, BlockShape::Vector, 0);
         folds.iter().for_each(|fold| fold.start(&mut select));
         select.block
     }
 
     /// Sets the first indices of folds with a counter, in a block that has elements.
     pub(super) fn start_indices(&self, encoder: &mut Encoder, folds: &[Fold]) -> BasicBlock {
-        let mut select = self.select(encoder, Shape::Vector, 0);
+        let mut select = self.select(encoder, BlockShape::Vector, 0);
         let level = select.level();
         for (fold, slot) in folds.iter().filter_map(|fold| Some((fold, fold.counter?))) {
             for group in 0..n_groups(level) {
@@ -142,7 +142,7 @@ impl FunctionContext<'_> {
 
     /// Combines the partial results of a fold. The result goes to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> BasicBlock {
-        let mut select = self.select(encoder, Shape::Vector, 0);
+        let mut select = self.select(encoder, BlockShape::Vector, 0);
         let result = fold.tree(&mut select);
         let slot = self.slots[fold.id].expect("a fold has a slot");
         match &result.index {
@@ -158,7 +158,7 @@ impl FunctionContext<'_> {
     }
 
     fn row<'s>(&'s self, encoder: &'s mut Encoder) -> Body<'s, 's> {
-        let mut select = self.select(encoder, Shape::Row, 0);
+        let mut select = self.select(encoder, BlockShape::Row, 0);
         let one = select.first_lane(self.one);
         Body::new(self, select, &NO_PASS, Some(one))
     }
@@ -384,7 +384,7 @@ impl<'f, 'e> Body<'f, 'e> {
 
     /// Whether the divider would take longer than all other instructions, so that divisions should avoid it.
     fn is_divider_late(&self) -> bool {
-        let has_instruction = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
+        let has_instruction = self.select.level() == Level::Avx512 && self.select.shape == BlockShape::Vector;
         has_instruction && self.n_divided > 1 && HIDING_INSTS * self.n_divided > self.pass.body.len()
     }
 
@@ -401,7 +401,7 @@ impl<'f, 'e> Body<'f, 'e> {
 
     fn load(&mut self, id: FlatNodeId, slot: usize) -> Val {
         let operand = self.function.kernel.operands[slot];
-        let is_row = self.select.shape == Shape::Row;
+        let is_row = self.select.shape == BlockShape::Row;
         if operand.source == Source::Iota {
             return if is_row { self.value(id) } else { self.function.iota(&mut self.select, slot, 0) };
         }
@@ -454,7 +454,7 @@ impl Select<'_> {
             let lanes = self.op(&opcode::BROADCAST[0], &[v]);
             return self.keep_vector(lanes, at);
         }
-        let shape = std::mem::replace(&mut self.shape, Shape::Half);
+        let shape = std::mem::replace(&mut self.shape, BlockShape::Half);
         let lanes = self.op(&opcode::BROADCAST[0], &[v]);
         let mask = self.mask_op(&opcode::LANES_TO_MASK, &[lanes], None);
         self.shape = shape;

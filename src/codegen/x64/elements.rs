@@ -8,7 +8,7 @@ use super::encoder::Width;
 use super::level::Level;
 use super::opcode::{self, Opcode};
 use super::register_list::RegisterList;
-use super::select::{Select, Shape, Val};
+use super::select::{BlockShape, Select, Val};
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
 
@@ -218,8 +218,8 @@ impl Select<'_> {
     /// Copies the active narrow elements of an iteration between an address and the frame.
     fn copy(&mut self, way: CopyDirection, bytes: usize, address: Address) {
         let those = match self.shape {
-            Shape::Row => Those::First,
-            Shape::Vector | Shape::Half => Those::Left(address.disp / bytes as i32),
+            BlockShape::Row => Those::First,
+            BlockShape::Vector | BlockShape::Half => Those::Left(address.disp / bytes as i32),
         };
         let op = Op::Copy { way, bytes: bytes as u8, those, frame: self.narrow };
         let (width, args, address) = (Width::X, RegisterList::NONE, Some(address));

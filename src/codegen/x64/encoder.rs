@@ -131,7 +131,7 @@ pub struct Operands {
 /// When a jump is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Condition {
+pub enum ConditionCode {
     /// Equal, zero.
     Equal = 4,
     /// Not equal, not zero.
@@ -459,7 +459,7 @@ impl Encoder {
     }
 
     /// Jumps if the condition holds.
-    pub fn jump_if(&mut self, condition: Condition, label: Label) {
+    pub fn jump_if(&mut self, condition: ConditionCode, label: Label) {
         self.bytes.extend([0x0f, 0x80 | condition as u8]);
         self.jumps.push((self.bytes.len(), label));
         self.bytes.extend([0; 4]);

@@ -10,7 +10,7 @@ use super::level::Level;
 use super::masks::Relation;
 use super::opcode;
 use super::register_list::RegisterList;
-use super::select::{Select, Shape, Val, is_wide};
+use super::select::{BlockShape, Select, Val, is_wide};
 use crate::codegen::fold;
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{FOLD_LANES, Source};
@@ -124,7 +124,7 @@ impl Fold {
     }
 
     fn value_vectors(&self) -> usize {
-        Shape::Vector.parts(self.ty)
+        BlockShape::Vector.parts(self.ty)
     }
 
     /// The partial results of a group. Those in registers can also be written.
@@ -418,7 +418,7 @@ impl Fold {
             groups = groups.iter().zip(&upper).map(|(low, high)| self.combined(select, low, high)).collect();
         }
         let mut all = groups.pop().expect("there is a group");
-        select.shape = Shape::Half;
+        select.shape = BlockShape::Half;
         let mut half = select.level().lanes() / 2;
         while half > 0 {
             let low = |val: &Val| -> Val { Val::from([val[0]]) };

@@ -170,7 +170,7 @@ impl<'a> Writer<'a> {
         self.encoder.place(probe);
         self.encoder.sub(R11, PAGE);
         self.encoder.int(Int::Cmp, R11, Rm::Reg(RSP.0));
-        self.encoder.jump_if(Condition::Less, done);
+        self.encoder.jump_if(ConditionCode::Less, done);
         self.encoder.int(Int::Store, R11, Rm::Mem(Memory::at(R11, 0)));
         self.encoder.jump(probe);
         self.encoder.place(done);
@@ -234,7 +234,7 @@ impl<'a> Writer<'a> {
         self.encoder.sub(R11, 1);
         self.encoder.int(Int::Store, R11, self.frame_at(self.rows_left));
         self.encoder.compare(R11, 0);
-        self.encoder.jump_if(Condition::NotEqual, top);
+        self.encoder.jump_if(ConditionCode::NotEqual, top);
     }
 
     /// The size of an element of an access.
@@ -269,7 +269,7 @@ impl<'a> Writer<'a> {
             // Without elements, there may be nothing to load.
             let none = self.encoder.label();
             self.encoder.compare(RCX, 0);
-            self.encoder.jump_if(Condition::Equal, none);
+            self.encoder.jump_if(ConditionCode::Equal, none);
             self.run(|function, encoder| function.row_values(encoder, &pass.uniform), "same for all elements");
             self.encoder.place(none);
         }
@@ -323,7 +323,7 @@ impl<'a> Writer<'a> {
         if folds.iter().any(|fold| fold.counter.is_some()) {
             let none = self.encoder.label();
             self.encoder.compare(RCX, 0);
-            self.encoder.jump_if(Condition::Equal, none);
+            self.encoder.jump_if(ConditionCode::Equal, none);
             self.run(|function, encoder| function.start_indices(encoder, folds), "first indices");
             self.encoder.place(none);
         }
@@ -332,13 +332,13 @@ impl<'a> Writer<'a> {
             self.run(|function, encoder| function.finish_fold(encoder, fold, value, index), "tree");
         }
         self.encoder.compare(RCX, FOLD_BLOCK as i32);
-        self.encoder.jump_if(Condition::LessEqual, done);
+        self.encoder.jump_if(ConditionCode::LessEqual, done);
         for (number, (fold, &(value, index))) in folds.iter().zip(&parts).enumerate() {
             self.keep_block(number, fold, value, index);
         }
         self.encoder.int(Int::Mov, RAX, self.frame_at(self.block_end));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RCX.0));
-        self.encoder.jump_if(Condition::Less, top);
+        self.encoder.jump_if(ConditionCode::Less, top);
         for (number, fold) in folds.iter().enumerate() {
             self.join_blocks(number, fold);
         }
@@ -425,16 +425,16 @@ impl<'a> Writer<'a> {
         let (rest, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
-        self.encoder.jump_if(Condition::Greater, rest);
+        self.encoder.jump_if(ConditionCode::Greater, rest);
         let top = self.encoder.label();
         self.iteration(&main, Elements::All, top);
         self.prefetch(number, step as usize);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
-        self.encoder.jump_if(Condition::LessEqual, top);
+        self.encoder.jump_if(ConditionCode::LessEqual, top);
         self.encoder.place(rest);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
-        self.encoder.jump_if(Condition::NotLess, done);
+        self.encoder.jump_if(ConditionCode::NotLess, done);
         if !folds.is_empty() && last.insts.len() > SHORT_TAIL {
             self.half_iteration(&tail, folds, done);
         }
@@ -443,7 +443,7 @@ impl<'a> Writer<'a> {
         if folds.is_empty() {
             self.encoder.add(RAX, level.lanes() as i32);
             self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
-            self.encoder.jump_if(Condition::Less, top);
+            self.encoder.jump_if(ConditionCode::Less, top);
         }
         self.encoder.place(done);
     }
@@ -456,7 +456,7 @@ impl<'a> Writer<'a> {
         let more = self.encoder.label();
         self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, (n_half * level.lanes()) as i32)));
         self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
-        self.encoder.jump_if(Condition::Less, more);
+        self.encoder.jump_if(ConditionCode::Less, more);
         let mut half = tail.copied(n_half, Order::Interleaved);
         folds.iter().for_each(|fold| fold.reserve(&mut half, n_half));
         let top = self.encoder.label();

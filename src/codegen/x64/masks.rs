@@ -9,7 +9,7 @@ use super::encoder::{Constant, Width};
 use super::level::Level;
 use super::opcode;
 use super::register_list::RegisterList;
-use super::select::{Select, Shape, Val, is_wide};
+use super::select::{BlockShape, Select, Val, is_wide};
 use crate::ir::scalar::{Prim, Ty};
 
 /// Comparisons.
@@ -187,7 +187,7 @@ impl Select<'_> {
         let (low, high) = (parts[0], *parts.last().expect("a value has a part"));
         let pairs = self.vector(false);
         self.push(&opcode::SHUFFLE_TWO, Some(pairs), &[low, high], Some(0x88));
-        if self.shape == Shape::Row {
+        if self.shape == BlockShape::Row {
             return pairs;
         }
         let result = self.vector(false);

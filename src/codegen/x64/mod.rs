@@ -46,7 +46,7 @@ use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
-use super::native::{self, Compile, Manner, NativeProgram, Shape};
+use super::native::{self, Compile, LaunchShape, Manner, NativeProgram};
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
@@ -106,7 +106,7 @@ pub(super) fn no_level() -> Reason {
     TierLimit::MissingIsa { isa: "AVX-512 or AVX2".into() }.into()
 }
 
-fn compiled(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Code, Shape), Reason> {
+fn compiled(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Code, LaunchShape), Reason> {
     if !level.is_available() {
         return Err(TierLimit::MissingIsa { isa: level.name().into() }.into());
     }

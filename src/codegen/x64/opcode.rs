@@ -28,7 +28,7 @@ pub struct Older {
 
 /// The form of an instruction at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
+pub struct InstructionForm {
     /// The mnemonic.
     pub name: &'static str,
     /// The prefix.
@@ -107,11 +107,13 @@ impl Eq for Opcode {}
 impl Opcode {
     /// Its form at a level, if it has one. AVX2 forms of AVX-512 code are left out, because they reach half of the
     /// registers.
-    pub const fn form(&self, level: Level) -> Option<Form> {
+    pub const fn form(&self, level: Level) -> Option<InstructionForm> {
         match (self.space, level, self.older) {
-            (Space::Evex, Level::Avx2, Some(Older { name, wide })) => Some(Form { name, space: Space::Vex, wide }),
+            (Space::Evex, Level::Avx2, Some(Older { name, wide })) => {
+                Some(InstructionForm { name, space: Space::Vex, wide })
+            }
             (Space::Evex, Level::Avx2, None) | (Space::Vex, Level::Avx512, _) => None,
-            (space, _, _) => Some(Form { name: self.name, space, wide: self.wide }),
+            (space, _, _) => Some(InstructionForm { name: self.name, space, wide: self.wide }),
         }
     }
 

@@ -144,7 +144,7 @@ impl Writer<'_> {
             let access = self.prefetches.writes[pass][at];
             let too_long = self.encoder.label();
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
-            self.encoder.jump_if(Condition::Greater, too_long);
+            self.encoder.jump_if(ConditionCode::Greater, too_long);
             self.prefetch_lines(Want::Write, access, self.row_offsets[access], 0, elements);
             self.encoder.place(too_long);
         }
@@ -158,7 +158,7 @@ impl Writer<'_> {
         let too_far = self.encoder.label();
         self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, (FAR_BYTES / narrowest + elements) as i32)));
         self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
-        self.encoder.jump_if(Condition::Greater, too_far);
+        self.encoder.jump_if(ConditionCode::Greater, too_far);
         for at in 0..self.prefetches.single.len() {
             let access = self.prefetches.single[at];
             self.prefetch_lines(Want::Read, access, self.row_offsets[access], FAR_BYTES as i32, elements);

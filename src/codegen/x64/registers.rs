@@ -9,7 +9,7 @@ use super::code::{
     self, Address, BasicBlock, Class, CopyDirection, Inst, Lanes, MOST_READS, NEVER, Op, Origin, Start, Those, Uses, V,
 };
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
-use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
+use super::encoder::{ConditionCode, Int, Label, RDI, RDX, RSI};
 use super::frame::Frame;
 use super::level::Level;
 use super::opcode::{self, Encoding, Opcode, Tuple};
@@ -410,7 +410,7 @@ impl<'a> Allocator<'a> {
         let (top, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.place(top);
         self.encoder.sub(R11, 1);
-        self.encoder.jump_if(Condition::Less, done);
+        self.encoder.jump_if(ConditionCode::Less, done);
         let at = |base: Gpr, disp: i32| Rm::Mem(Memory { index: Index::Gpr(R11, 0), ..Memory::at(base, disp) });
         let (outside, inside) = (at(R10, 0), at(RSP, frame));
         let (from, to) = if way == CopyDirection::In { (outside, inside) } else { (inside, outside) };

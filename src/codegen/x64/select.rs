@@ -1,8 +1,8 @@
 //! Instruction selection for prims, with the bits of [`crate::ir::scalar::eval`].
 //!
-//! A value of 32-bit lanes is one register, one of 64-bit lanes as many as [`Shape`] says, and a bool one mask, see
-//! [`super::masks`]. Where AVX2 has no instruction, [`super::emulated`] has several. Inactive lanes may hold anything;
-//! no instruction faults on them.
+//! A value of 32-bit lanes is one register, one of 64-bit lanes as many as [`BlockShape`] says, and a bool one mask
+//! (see [`super::masks`]). Where AVX2 has no instruction, [`super::emulated`] has several. Inactive lanes may hold
+//! anything; no instruction faults on them.
 
 use super::code::{BasicBlock, Class, Inst, Minus, Op, Origin, V};
 use super::encoder::{Constant, Encoder, Width};
@@ -19,7 +19,7 @@ pub(super) type Val = RegisterList<2>;
 
 /// How many lanes a block works on, and in which registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum BlockShape {
     /// As many elements as a vector has 32-bit lanes; two vectors of 64-bit lanes.
     Vector,
     /// One register for every type; a type counts at most as many lanes as 64-bit lanes fit.
@@ -28,12 +28,12 @@ pub(super) enum Shape {
     Row,
 }
 
-impl Shape {
+impl BlockShape {
     /// Registers of a value.
     pub(super) const fn parts(self, ty: Ty) -> usize {
         match self {
-            Shape::Vector if is_wide(ty) => 2,
-            Shape::Vector | Shape::Half | Shape::Row => 1,
+            BlockShape::Vector if is_wide(ty) => 2,
+            BlockShape::Vector | BlockShape::Half | BlockShape::Row => 1,
         }
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Select<'e> {
     /// Holds the constants.
     pub(super) encoder: &'e mut Encoder,
     /// The lanes of the block.
-    pub(super) shape: Shape,
+    pub(super) shape: BlockShape,
     /// Offset in the frame of a buffer for narrow elements that are copied one by one.
     pub(super) narrow: i32,
     /// The registers of constants, by number.
@@ -66,7 +66,7 @@ pub(super) struct Select<'e> {
 impl<'e> Select<'e> {
     /// An empty block with room for `n_insts` instructions; `narrow` is the offset in the frame of a buffer for a
     /// vector of narrow elements.
-    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32, n_insts: usize) -> Select<'e> {
+    pub(super) fn new(encoder: &'e mut Encoder, shape: BlockShape, narrow: i32, n_insts: usize) -> Select<'e> {
         let block = BasicBlock::new(encoder.level(), n_insts);
         let (constants, mask_parts, distances) = (Vec::new(), FxHashMap::default(), Vec::new());
         Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
@@ -80,8 +80,8 @@ impl<'e> Select<'e> {
     /// The width of instructions.
     pub(super) fn width(&self) -> Width {
         match self.shape {
-            Shape::Vector | Shape::Half => self.level().width(),
-            Shape::Row => Width::X,
+            BlockShape::Vector | BlockShape::Half => self.level().width(),
+            BlockShape::Row => Width::X,
         }
     }
 
@@ -361,8 +361,8 @@ impl<'e> Select<'e> {
     /// Splits 32-bit lanes into two halves of a register, as the lower halves of the parts of a 64-bit value.
     pub(super) fn halves(&mut self, a: V) -> Val {
         match self.shape {
-            Shape::Vector => Val::from([a, self.upper(a)]),
-            Shape::Half | Shape::Row => Val::from([a]),
+            BlockShape::Vector => Val::from([a, self.upper(a)]),
+            BlockShape::Half | BlockShape::Row => Val::from([a]),
         }
     }
 

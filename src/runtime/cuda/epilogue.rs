@@ -11,7 +11,7 @@ use super::kernels::{self, Functions, SourceKey};
 use super::launch::word;
 use super::maps;
 use super::product::PlannedProduct;
-use crate::codegen::cuda::Step;
+use crate::codegen::cuda::EntryLaunch;
 use crate::codegen::cuda::epilogue::EpiloguePlan;
 use crate::codegen::cuda::product_grid::{LEFT, RIGHT};
 use crate::codegen::cuda::tensor_cores::TensorPlan;
@@ -57,7 +57,7 @@ pub(super) struct PreparedEpilogue {
     pub(super) maps: SmallVec<[TileMap; 2]>,
     /// The words for the addresses of the kernel's accesses, then of the product's operands.
     pub(super) places: SmallVec<[usize; 8]>,
-    pub(super) step: Step,
+    pub(super) step: EntryLaunch,
     pub(super) functions: Arc<Functions>,
 }
 

@@ -10,7 +10,7 @@ use super::counts;
 use super::kernels::{self, Functions, SourceKey};
 use super::library::LibraryProduct;
 use super::maps;
-use crate::codegen::cuda::Step;
+use crate::codegen::cuda::EntryLaunch;
 use crate::codegen::cuda::product::ProductPlan;
 use crate::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
 use crate::codegen::cuda::tensor_cores::TensorPlan;
@@ -56,7 +56,7 @@ pub(super) struct ProductLaunch {
     /// Its tensor maps, which are made once the addresses are known.
     pub(super) maps: SmallVec<[TileMap; 2]>,
     /// `None` if the result has no elements.
-    pub(super) launch: Option<(Step, Arc<Functions>)>,
+    pub(super) launch: Option<(EntryLaunch, Arc<Functions>)>,
 }
 
 /// The words for the addresses of left operand, right operand and result.
@@ -196,7 +196,7 @@ impl DeviceProduct {
 pub(super) struct PlannedProduct {
     pub(super) argument: Vec<u64>,
     pub(super) maps: SmallVec<[TileMap; 2]>,
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<EntryLaunch>,
     pub(super) subject: SourceKey,
 }
 

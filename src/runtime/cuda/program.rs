@@ -18,7 +18,7 @@ use super::product::{PLACES, PreparedProduct};
 use super::replay::Replays;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::wgmma::TileMap;
-use crate::codegen::cuda::{Step, argument};
+use crate::codegen::cuda::{EntryLaunch, argument};
 use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
 use crate::error::{NoReplay, Reason, Result};
@@ -43,7 +43,7 @@ struct Node {
 
 /// What a node starts.
 enum NodeWork {
-    Launch(Arc<Functions>, Step),
+    Launch(Arc<Functions>, EntryLaunch),
     CublasLt(Arc<Matmul>),
 }
 
@@ -327,7 +327,7 @@ type Words = SmallVec<[u64; 64]>;
 
 impl Node {
     fn launch<'a>(&'a self, argument: &'a [u64]) -> Launch<'a> {
-        let NodeWork::Launch(functions, Step { entry, grid, block, .. }) = &self.work else {
+        let NodeWork::Launch(functions, EntryLaunch { entry, grid, block, .. }) = &self.work else {
             unreachable!("graphs are made of launches alone")
         };
         Launch { function: &functions[*entry], grid: *grid, block: *block, argument }
@@ -412,7 +412,7 @@ impl Nodes<'_> {
         &mut self,
         start: &Start,
         functions: &Arc<Functions>,
-        step: Step,
+        step: EntryLaunch,
         argument: Vec<u64>,
         places: &[(usize, &LocatedValue)],
         scratch: usize,

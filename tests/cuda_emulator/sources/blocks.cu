@@ -8,7 +8,7 @@ kernel {
   out0: i64 = r2
 }
 Geometry { rows: [], inner: [100000], operands: [Access { rows: [], inner: [2], base: 0, gather: None }, Access { rows: [], inner: [1], base: 0, gather: None }], outputs: [Access { rows: [], inner: [8], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Blocks, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Strided, Contiguous], numbers: [], is_full: false }, argument: [1, 100000, 0, 0, 0, 0, 100000, 1334532239, 17, 13, 991146300, 4, 0, 2, 0, 1, 0, 8], steps: [Step { entry: 0, items: 13, grid: 4, block: [128, 1] }, Step { entry: 1, items: 1, grid: 1, block: [256, 1] }, Step { entry: 2, items: 13, grid: 4, block: [128, 1] }], scratch_bytes: 224 }
+Plan { variant: Variant { form: Blocks, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Strided, Contiguous], numbers: [], is_full: false }, argument: [1, 100000, 0, 0, 0, 0, 100000, 1334532239, 17, 13, 991146300, 4, 0, 2, 0, 1, 0, 8], steps: [EntryLaunch { entry: 0, items: 13, grid: 4, block: [128, 1] }, EntryLaunch { entry: 1, items: 1, grid: 1, block: [256, 1] }, EntryLaunch { entry: 2, items: 13, grid: 4, block: [128, 1] }], scratch_bytes: 224 }
 */
 KERNEL(128) blocks_0(const Words<18> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;

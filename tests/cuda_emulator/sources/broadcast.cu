@@ -16,7 +16,7 @@ kernel {
   out1: bf16 = r8
 }
 Geometry { rows: [40], inner: [1000], operands: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [0], inner: [4], base: 0, gather: None }, Access { rows: [4], inner: [0], base: 0, gather: None }], outputs: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [2000], inner: [2], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [], is_full: true }, argument: [40, 1000, 0, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [Step { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [], is_full: true }, argument: [40, 1000, 0, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [EntryLaunch { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) broadcast(const Words<30> w) {
     const u32 first = (u32)block_x() * 512u + thread_x();

@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [4, 25], operands: [Access { rows: [3232, 460], inner: [112, 4], base: 0, gather: None }], outputs: [Access { rows: [3232, 460], inner: [112, 4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 8, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [], is_full: false }, argument: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [Step { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [], is_full: false }, argument: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [EntryLaunch { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
 */
 KERNEL(1024) columns(const Words<41> w) {
     SHARED(uint4, slots, 1024);

@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [1000], operands: [Access { rows: [28096, 4012], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [28096, 4012], inner: [4], base: 8, gather: None }, Access { rows: [28000, 4000], inner: [4], base: 4, gather: None }, Access { rows: [40, 4], inner: [0], base: 8, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, argument: [35, 1000, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, argument: [35, 1000, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [EntryLaunch { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) held(const Words<34> w) {
     SHARED(uint4, slots, 320);

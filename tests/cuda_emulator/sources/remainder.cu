@@ -8,7 +8,7 @@ kernel {
   out0: i64 = r2
 }
 Geometry { rows: [], inner: [10], operands: [Access { rows: [], inner: [8], base: 0, gather: None }, Access { rows: [], inner: [8], base: 0, gather: None }], outputs: [Access { rows: [], inner: [8], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 2, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [], is_full: true }, argument: [1, 10, 0, 0, 0, 0, 10, 2576980378, 4, 5, 2576980378, 3, 0, 8, 0, 8, 0, 8], steps: [Step { entry: 0, items: 5, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 2, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [], is_full: true }, argument: [1, 10, 0, 0, 0, 0, 10, 2576980378, 4, 5, 2576980378, 3, 0, 8, 0, 8, 0, 8], steps: [EntryLaunch { entry: 0, items: 5, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) remainder(const Words<18> w) {
     const u32 first = (u32)block_x() * 256u + thread_x();

@@ -14,7 +14,7 @@ kernel {
   out0: f32 = r7
 }
 Geometry { rows: [2, 37], inner: [300], operands: [Access { rows: [48000, 4], inner: [160], base: 0, gather: None }, Access { rows: [44400, 4], inner: [148], base: 0, gather: None }, Access { rows: [44400, 1200], inner: [4], base: 4, gather: None }], outputs: [Access { rows: [44400, 1200], inner: [4], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Tiles { along: 1, transposed: 3 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Contiguous, Contiguous], numbers: [], is_full: false }, argument: [74, 300, 0, 0, 0, 0, 2, 1, 1, 37, 1, 1, 300, 2576980378, 4, 1, 1, 0, 0, 48000, 4, 160, 0, 44400, 4, 148, 4, 44400, 1200, 4, 0, 44400, 1200, 4], steps: [Step { entry: 0, items: 40, grid: 40, block: [32, 8] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Tiles { along: 1, transposed: 3 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Contiguous, Contiguous], numbers: [], is_full: false }, argument: [74, 300, 0, 0, 0, 0, 2, 1, 1, 37, 1, 1, 300, 2576980378, 4, 1, 1, 0, 0, 48000, 4, 160, 0, 44400, 4, 148, 4, 44400, 1200, 4, 0, 44400, 1200, 4], steps: [EntryLaunch { entry: 0, items: 40, grid: 40, block: [32, 8] }], scratch_bytes: 0 }
 */
 KERNEL(256) transposed(const Words<34> w) {
     SHARED(dt_f32::Stored, tile0, 1056);

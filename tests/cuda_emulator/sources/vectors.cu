@@ -14,7 +14,7 @@ kernel {
   out0: f32 = r8
 }
 Geometry { rows: [], inner: [1003], operands: [Access { rows: [], inner: [4], base: 0, gather: None }, Access { rows: [], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [], inner: [4], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [], is_full: false }, argument: [1, 1003, 0, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [], is_full: false }, argument: [1, 1003, 0, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [EntryLaunch { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) vectors(const Words<18> w) {
     const u32 first = (u32)block_x() * 256u + thread_x();

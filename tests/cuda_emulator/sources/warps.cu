@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [2896, 412], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [4], base: 8, gather: None }, Access { rows: [28, 4], inner: [0], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, argument: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, argument: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [EntryLaunch { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) warps(const Words<34> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;

@@ -1,7 +1,7 @@
 //! Lines along a dim, and the argument buffers of launches over them.
 
 use super::{LINE, Of, RoutineArray, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
-use crate::codegen::cuda::Step;
+use crate::codegen::cuda::EntryLaunch;
 use crate::codegen::cuda::argument::ITEMS;
 use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
@@ -117,7 +117,7 @@ impl RoutinePlan {
     /// Adds a launch of so many blocks.
     pub(super) fn launch(&mut self, entry: usize, argument: Argument, blocks: u32) {
         let Argument { argument, places } = argument;
-        let step = Step { entry, items: argument[ITEMS], grid: blocks, block: [THREADS as u32, 1] };
+        let step = EntryLaunch { entry, items: argument[ITEMS], grid: blocks, block: [THREADS as u32, 1] };
         self.launches.push(RoutineLaunch { step, argument, places });
     }
 }

@@ -26,7 +26,7 @@ mod sorts;
 mod writes;
 
 use super::argument::ITEMS;
-use super::{Source, Step, Target};
+use super::{EntryLaunch, Source, Target};
 use crate::error::{Reason, TierLimit};
 use crate::ir::attrs::{Along, Argsort, Attributes, Recurrence};
 use crate::ir::routine::Routine;
@@ -92,7 +92,7 @@ pub enum Of {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutineLaunch {
     /// How it starts.
-    pub step: Step,
+    pub step: EntryLaunch,
     /// The argument buffer, without addresses.
     pub argument: Vec<u64>,
     /// Which addresses are added to which words.
@@ -189,7 +189,7 @@ impl RoutinePlan {
         places.push((LINE + 2, Of::Result));
         self.variant.entries.push((format!("random_words<{key_on_host}>"), argument.len()));
         if items > 0 {
-            let step = Step { entry: 0, items: items as u64, grid: grid(items)?, block: [THREADS as u32, 1] };
+            let step = EntryLaunch { entry: 0, items: items as u64, grid: grid(items)?, block: [THREADS as u32, 1] };
             self.launches.push(RoutineLaunch { step, argument, places });
         }
         Ok(())
