@@ -209,7 +209,7 @@ fn product(side: usize) -> Result<Built> {
 }
 
 /// Rates as text: a header, then one line per rate with its name and numbers.
-fn text(rates: &Rates) -> String {
+pub fn text(rates: &Rates) -> String {
     let bandwidth = rates.bandwidth.map(|rate| rate.to_string()).join(" ");
     let Rates { launch, jump, plain, functions, multiply_adds, .. } = rates;
     format!(
@@ -218,7 +218,11 @@ fn text(rates: &Rates) -> String {
     )
 }
 
-fn parse(text: &str) -> Result<Rates> {
+/// Rates of a text.
+///
+/// # Errors
+/// The line that is not as [`text`] writes it.
+pub fn parse(text: &str) -> Result<Rates> {
     let bad = |what: String| Error::invalid("rates", what);
     let mut lines = text.lines();
     if lines.next() != Some(HEADER) {

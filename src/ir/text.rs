@@ -18,7 +18,7 @@ use super::dtype::DType;
 use super::graph::{Graph, Node, NodeId, NodeKind};
 use super::op::Op;
 use super::scalar::Scalar;
-use super::shape::contiguous_strides;
+use super::shape::{checked_numel, contiguous_strides};
 use super::types::TensorType;
 use super::verify::verify;
 use crate::error::{Error, Result};
@@ -176,6 +176,10 @@ fn parse_attr(text: &str) -> Option<Attr> {
         return split_list(list).map(|item| item.parse().ok()).collect::<Option<_>>().map(Attr::Ints);
     }
     if let Some(word) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        // Strings are words of a choice. A text that is printed with escapes is none of them.
+        if word.chars().any(|c| matches!(c, '"' | '\\' | ';' | ',') || c.is_control()) {
+            return None;
+        }
         // No other string argument has the name of a memory format.
         return Some(MemoryFormat::from_name(word).map_or_else(|| Attr::Str(word.into()), Attr::MemoryFormat));
     }
@@ -195,6 +199,8 @@ fn parse_type(text: &str) -> Option<TensorType> {
     let (sizes, strides) = inside.split_once(':').map_or((inside, None), |(sizes, strides)| (sizes, Some(strides)));
     let list = |text: &str| split_list(text).map(|item| item.parse().ok()).collect::<Option<_>>();
     let sizes: super::shape::Sizes = list(sizes)?;
-    let strides = strides.map_or_else(|| Some(contiguous_strides(&sizes)), list)?;
+    // An expanded tensor may have more elements than there is memory for, and a contiguous one may not.
+    let contiguous = || checked_numel("graph", &sizes, dtype.size()).ok().map(|_| contiguous_strides(&sizes));
+    let strides = strides.map_or_else(contiguous, list)?;
     (strides.len() == sizes.len()).then_some(TensorType { dtype, sizes, strides, number })
 }

@@ -1,5 +1,5 @@
-//! Programs as data: their text, their plans as text, the algebraic rules, how exact the scalar functions are, and
-//! absurd calls.
+//! Programs as data: their text, their plans as text, the algebraic rules, how exact the scalar functions are, absurd
+//! calls, and parsers of what comes from outside.
 
 mod absurd;
 #[path = "../common/effort.rs"]
@@ -8,5 +8,8 @@ mod graph_text;
 mod math_accuracy;
 #[path = "../common/panics.rs"]
 mod panics;
+mod parsers;
+#[path = "../common/parsers.rs"]
+mod parsers_of_bytes;
 #[path = "../common/values.rs"]
 mod values;

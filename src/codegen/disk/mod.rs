@@ -97,6 +97,19 @@ pub fn use_folder_of(path: &Path, bound: u64) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a file with this content, for fuzzers of the format. The subject stands for a kernel.
+pub fn packed(subject: &[u8], content: &[u8]) -> Vec<u8> {
+    format::pack(&Key::new(subject), content)
+}
+
+/// The content of a file, if it is intact and of this subject.
+///
+/// # Errors
+/// Why it is not used.
+pub fn unpacked<'a>(subject: &[u8], file: &'a [u8]) -> std::result::Result<&'a [u8], Miss> {
+    format::unpack(&Key::new(subject), file)
+}
+
 fn set(state: State) {
     *STATE.lock().unwrap_or_else(PoisonError::into_inner) = state;
 }
