@@ -51,10 +51,12 @@ impl Backward for Accumulate {
     }
 }
 
-/// Whether the leaf can adopt a gradient and later add to it in place: it is dense and nothing else refers to it.
+/// Whether the leaf can adopt a gradient and later add to it in place: it is dense and writable, and nothing else
+/// refers to it.
 fn may_be_written(gradient: &Tensor) -> bool {
     !gradient.has_other_handles()
         && !gradient.array().storage().has_others()
+        && gradient.array().storage().read_only().is_none()
         && !gradient.array().layout().is_expanded()
 }
 

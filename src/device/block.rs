@@ -9,6 +9,7 @@
 //! are recycled. So reading them is defined, though meaningless. Device memory that the host cannot reach is an address
 //! and a size, without bytes.
 
+use super::foreign::{Access, Foreign};
 use super::region::{ALIGNMENT, Region};
 use super::stream::Stream;
 use super::thread_cache;
@@ -19,7 +20,8 @@ use std::sync::Arc;
 
 /// An owned piece of memory, which is freed or returned when it is dropped.
 ///
-/// Host memory is 64-byte aligned. Memory that only a device can reach has an address, but no bytes to read.
+/// Host memory of the allocator is 64-byte aligned, and foreign memory need not be aligned. Memory that only a device
+/// can reach has an address, but no bytes to read.
 pub struct Block(Memory);
 
 enum Memory {
@@ -32,6 +34,8 @@ enum Memory {
         capacity: usize,
     },
     Lent(Box<Lent>),
+    /// Memory that the allocator did not make.
+    Foreign(Box<Foreign>),
 }
 
 struct Lent {
@@ -73,6 +77,36 @@ impl Block {
         Block(Memory::Device { address, capacity })
     }
 
+    /// Memory that the allocator did not make; its owner is dropped with the block.
+    pub(super) fn foreign(memory: Foreign) -> Block {
+        // The address of no bytes may be anything.
+        if memory.is_empty() { Block::EMPTY } else { Block(Memory::Foreign(Box::new(memory))) }
+    }
+
+    /// Whose memory it is, if it must not be written.
+    #[inline]
+    pub(super) fn read_only(&self) -> Option<&str> {
+        match &self.0 {
+            Memory::Host(_) | Memory::Nothing | Memory::Device { .. } => None,
+            Memory::Lent(lent) => lent.block.read_only(),
+            Memory::Foreign(memory) => match memory.access() {
+                Access::ReadOnly(whose) => Some(whose),
+                Access::Writable => None,
+            },
+        }
+    }
+
+    /// The foreign memory of the block.
+    ///
+    /// # Errors
+    /// The block, if it is memory of an allocator.
+    pub(super) fn into_foreign(mut self) -> Result<Foreign, Block> {
+        match std::mem::replace(&mut self.0, Memory::Nothing) {
+            Memory::Foreign(memory) => Ok(*memory),
+            other => Err(Block(other)),
+        }
+    }
+
     /// Lends the block: when the result is dropped, `owner` gets the block back.
     pub fn lent(self, owner: Arc<dyn Owner>) -> Block {
         Block(Memory::Lent(Box::new(Lent { block: self, owner })))
@@ -102,6 +136,7 @@ impl Block {
             Memory::Nothing => 0,
             Memory::Device { capacity, .. } => *capacity,
             Memory::Lent(lent) => lent.block.capacity(),
+            Memory::Foreign(memory) => memory.len(),
         }
     }
 
@@ -112,10 +147,11 @@ impl Block {
             Memory::Host(region) => region.capacity(),
             Memory::Nothing | Memory::Device { .. } => 0,
             Memory::Lent(lent) => lent.block.visible(),
+            Memory::Foreign(memory) => memory.len(),
         }
     }
 
-    /// The first byte; aligned and not null, even for an empty block.
+    /// The first byte; not null, even for an empty block.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.raw()
@@ -130,7 +166,8 @@ impl Block {
     /// The first byte, for code that writes without exclusive access to the block.
     ///
     /// It is valid for `visible()` bytes while the block lives; beyond those it is an address on the device. A writer
-    /// must know that no slice of those bytes is alive, and that no other thread reads or writes them meanwhile.
+    /// must know that the memory is not read-only, that no slice of those bytes is alive, and that no other thread
+    /// reads or writes them meanwhile.
     #[inline]
     pub fn raw(&self) -> *mut u8 {
         match &self.0 {
@@ -138,6 +175,7 @@ impl Block {
             Memory::Nothing => std::ptr::without_provenance_mut(ALIGNMENT),
             Memory::Device { address, .. } => std::ptr::without_provenance_mut(address.get()),
             Memory::Lent(lent) => lent.block.raw(),
+            Memory::Foreign(memory) => memory.start(),
         }
     }
 
@@ -150,9 +188,13 @@ impl Block {
     }
 
     /// All bytes that the host can reach, for writing.
+    ///
+    /// # Panics
+    /// If the memory is read-only.
     #[inline]
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_bytes`, and `&mut self` makes this the only access.
+        assert!(self.read_only().is_none(), "read-only memory is not written");
+        // SAFETY: as in `as_bytes`; `&mut self` makes this the only access, and the memory may be written.
         unsafe { std::slice::from_raw_parts_mut(self.raw(), self.visible()) }
     }
 }
@@ -163,6 +205,7 @@ impl Drop for Block {
         match std::mem::replace(&mut self.0, Memory::Nothing) {
             Memory::Host(region) => thread_cache::put(region),
             Memory::Lent(lent) => lent.owner.take_back(lent.block),
+            Memory::Foreign(memory) => drop(memory),
             Memory::Nothing | Memory::Device { .. } => {}
         }
     }

@@ -5,8 +5,9 @@
 //! [`Stream`]s and [`Event`]s order its work, and guards select those that a thread uses. The worker [`pool`] runs
 //! loops on several threads.
 //!
-//! What always holds: a block has exactly one owner, so two storages never overlap. Host memory is 64-byte aligned and
-//! initialised (zero when fresh, old data when recycled). The CPU runs work in program order, so its streams are always
+//! What always holds: a block has exactly one owner, so two storages never overlap, unless both are read-only. Host
+//! memory is initialised (zero when fresh, old data when recycled), and that of the allocator is 64-byte aligned.
+//! [`foreign`] memory came from elsewhere. The CPU runs work in program order, so its streams are always
 //! idle and its events complete. A [`Generator`] gives seeds and counters, and no numbers.
 //!
 //! Nothing here knows dtypes, shapes or tensors, and nothing here decides whether a loop is worth splitting.
@@ -19,6 +20,7 @@ mod current;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
 mod event;
+pub mod foreign;
 pub(crate) mod generator;
 mod guard;
 mod last_cache;
@@ -51,6 +53,6 @@ pub use shared::Shared;
 pub(crate) use shared::WeakShared;
 pub(crate) use shared::{Pooled, Spare};
 pub(crate) use storage::Exclusive;
-pub use storage::Storage;
+pub use storage::{Elements, Storage};
 pub use stream::Stream;
 pub use stream_pool::StreamPool;

@@ -7,6 +7,8 @@
 //! well, without shared writes (`readers`). A kernel takes the locks of all its operands at once, in the order of their
 //! addresses ([`super::Access`]), and calls no foreign code while it holds them.
 //!
+//! Memory may be [`Foreign`], and read-only: then writing is an error, too.
+//!
 //! A [`Borrowed`] slice outlives its lock. While one is alive, writing is an error instead of a wait, because the
 //! writer may be the borrower. A meta storage has a length and no bytes. Storages know no dtypes.
 
@@ -14,14 +16,16 @@ use super::access::Access;
 use super::allocator;
 use super::block::Block;
 use super::current;
+use super::foreign::Foreign;
 use super::readers;
 use super::runtime;
 use super::shared::{Pooled, Shared, Spare};
 use super::stream::Stream;
 use super::{Device, DeviceKind};
 use crate::error::{Error, Result};
+use bytemuck::{CheckedBitPattern, NoUninit};
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::LocalKey;
@@ -56,6 +60,42 @@ impl Pooled for Storage {
 /// The bytes of a storage, which cannot be written while this lives.
 #[derive(Debug)]
 pub struct Borrowed(Shared<Storage>);
+
+/// Elements of a storage, which cannot be written while this lives; made by
+/// [`Tensor::as_slice`](crate::Tensor::as_slice).
+pub struct Elements<T> {
+    start: *const T,
+    len: usize,
+    _bytes: Borrowed,
+}
+
+// SAFETY: it is a shared slice of `T`s and a handle that keeps them.
+unsafe impl<T: Sync> Send for Elements<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Elements<T> {}
+
+impl Borrowed {
+    /// The bytes in `range` as elements. `None` if they are not there, not aligned, or not valid.
+    pub fn elements<T: CheckedBitPattern>(self, range: Range<usize>) -> Option<Elements<T>> {
+        let elements: &[T] = bytemuck::checked::try_cast_slice(self.get(range)?).ok()?;
+        Some(Elements { start: elements.as_ptr(), len: elements.len(), _bytes: self })
+    }
+}
+
+impl<T> Deref for Elements<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the slice was valid when this was made, and nothing writes to it or frees it while `_bytes` lives.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Elements<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self[..].fmt(f)
+    }
+}
 
 impl Deref for Borrowed {
     type Target = [u8];
@@ -124,6 +164,32 @@ impl Storage {
         }
     }
 
+    /// Host memory that the allocator did not make; nothing is copied.
+    pub fn foreign(memory: Foreign) -> Storage {
+        let len = memory.len();
+        Storage::over(Block::foreign(memory), Device::CPU, len)
+    }
+
+    /// The elements as a vector, without a copy.
+    ///
+    /// # Errors
+    /// The storage, if it is not over the memory of a vector of `T`, or if the bytes are no valid `T`s.
+    pub(crate) fn into_vec<T: NoUninit + CheckedBitPattern + Send>(self) -> Result<Vec<T>, Storage> {
+        let Storage { device, len, block, version, .. } = self;
+        let over = |block| Storage { version, ..Storage::over(block, device, len) };
+        match block.into_foreign().map(Foreign::into_vec) {
+            Ok(Ok(data)) => Ok(data),
+            Ok(Err(memory)) => Err(over(Block::foreign(memory))),
+            Err(block) => Err(over(block)),
+        }
+    }
+
+    /// Whose memory it is, if it must not be written.
+    #[inline]
+    pub fn read_only(&self) -> Option<&str> {
+        self.block.read_only()
+    }
+
     /// `len` zero bytes on `device`.
     pub fn zeroed(device: Device, len: usize) -> Result<Storage> {
         let mut storage = Storage::new(device, len)?;
@@ -185,8 +251,11 @@ impl Storage {
     /// Waits until there is no reader and no writer, and keeps both out while the guard lives.
     ///
     /// # Errors
-    /// If a slice of the bytes is [`Borrowed`].
+    /// If a slice of the bytes is [`Borrowed`], or if the memory is read-only.
     pub fn exclusive(&self) -> Result<Exclusive<'_>> {
+        if let Some(whose) = self.read_only() {
+            return Err(refused(whose));
+        }
         // Ordered with the checks of readers; see `readers`.
         self.writers.fetch_add(1, Ordering::SeqCst);
         let lock = self.lock.write().unwrap_or_else(PoisonError::into_inner);
@@ -212,14 +281,15 @@ impl Storage {
         work(unsafe { self.bytes() })
     }
 
-    /// Calls `work` with the bytes, with exclusive access. The meta device has no bytes.
+    /// Calls `work` with the bytes, with exclusive access, and counts the write. The meta device has no bytes.
     ///
     /// # Errors
-    /// If a slice of the bytes is [`Borrowed`].
+    /// If a slice of the bytes is [`Borrowed`], or if the memory is read-only.
     pub fn write<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         let _guard = self.exclusive()?;
-        // SAFETY: the block is valid for that many bytes, the lock keeps all others out while `work` runs, and the
-        // slice cannot outlive it.
+        self.version.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: the block is valid for that many bytes and writable, the lock keeps all others out while `work` runs,
+        // and the slice cannot outlive it.
         Ok(work(unsafe { std::slice::from_raw_parts_mut(self.block.raw(), self.n_visible()) }))
     }
 
@@ -246,13 +316,17 @@ impl Storage {
     }
 
     /// The bytes, mutably; the meta device has none.
+    ///
+    /// # Panics
+    /// If the memory is read-only.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let n_visible = self.n_visible();
         &mut self.block.as_mut_bytes()[..n_visible]
     }
 
-    /// The first byte, 64-byte aligned; dangling if there are no bytes.
+    /// The first byte; dangling if there are no bytes. Memory of the allocator is 64-byte aligned, and an array checks
+    /// that foreign memory is aligned for its dtype.
     ///
     /// Reading through it is like [`Storage::bytes`], writing like [`Storage::bytes_mut`]: the lock must be held.
     #[inline]
@@ -291,10 +365,11 @@ impl Storage {
         self.download(at, bytes)
     }
 
-    /// Writes all bytes, on any device, in the order of the thread's stream, with exclusive access.
+    /// Writes all bytes, on any device, in the order of the thread's stream, with exclusive access, and counts the
+    /// write.
     ///
     /// # Errors
-    /// If the number of bytes differs, a slice of them is [`Borrowed`], or the device cannot be written to.
+    /// If the number of bytes differs, a slice of them is [`Borrowed`], or memory or device cannot be written to.
     pub fn store(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() != self.len || self.device.kind == DeviceKind::Meta {
             let what = format!("{} bytes cannot be stored in {} bytes on {}", bytes.len(), self.len, self.device);
@@ -304,6 +379,7 @@ impl Storage {
             return self.write(|all| all.copy_from_slice(bytes));
         }
         let _guard = self.exclusive()?;
+        self.version.fetch_add(1, Ordering::AcqRel);
         self.upload(bytes)
     }
 
@@ -379,6 +455,12 @@ impl Storage {
     pub fn turn_to(&self, stream: &Stream) -> Result<()> {
         self.block.take_turn(stream)
     }
+}
+
+/// The error of a write to read-only memory.
+#[cold]
+fn refused(whose: &str) -> Error {
+    Error::argument("write", format!("the memory is read-only: it is {whose}; write to a copy(), or make one first"))
 }
 
 fn block_of(device: Device, len: usize) -> Result<Block> {

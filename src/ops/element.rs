@@ -1,7 +1,8 @@
 //! Rust numbers as elements: tensors from slices, and vectors from tensors.
 //!
-//! Data is copied into tensors, and read in row-major order, whatever the strides. No value is converted: the Rust type
-//! determines the dtype. Reading is an error on the meta device and in an abstract trace.
+//! Slices are copied into tensors (`memory` adopts vectors), and elements are read in row-major order, whatever the
+//! strides. No value is converted: the Rust type determines the dtype. Reading is an error on the meta device and in an
+//! abstract trace.
 
 use crate::device::{Device, DeviceKind, roomy};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -30,7 +31,7 @@ pub trait Element: sealed::Bytes + Copy + PartialEq + fmt::Debug + Send + Sync +
 
 mod sealed {
     /// Elements as bytes in native order. The trait is sealed: other crates cannot add element types.
-    pub trait Bytes: Sized {
+    pub trait Bytes: bytemuck::NoUninit + bytemuck::CheckedBitPattern {
         /// The bytes of elements.
         fn as_bytes(elements: &[Self]) -> &[u8];
 
@@ -38,7 +39,14 @@ mod sealed {
         fn extend(out: &mut Vec<Self>, bytes: &[u8]);
 
         /// The bytes as elements. `None` if they are not aligned or not valid elements.
-        fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
+        fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
+            bytemuck::checked::try_cast_slice(bytes).ok()
+        }
+
+        /// As [`Bytes::from_bytes`], for writing.
+        fn from_bytes_mut(bytes: &mut [u8]) -> Option<&mut [Self]> {
+            bytemuck::checked::try_cast_slice_mut(bytes).ok()
+        }
 
         /// The element of a number that was read as one.
         fn from_number(number: crate::ir::Scalar) -> Self;
@@ -58,10 +66,6 @@ macro_rules! elements {
 
             fn extend(out: &mut Vec<Self>, bytes: &[u8]) {
                 extend_pods(out, bytes);
-            }
-
-            fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
-                bytemuck::try_cast_slice(bytes).ok()
             }
 
             fn from_number($number: Scalar) -> Self {
@@ -95,10 +99,6 @@ impl sealed::Bytes for bool {
     fn extend(out: &mut Vec<Self>, bytes: &[u8]) {
         // A bool must be 0 or 1. Other bytes may come from outside this crate.
         out.extend(bytes.iter().map(|&byte| byte != 0));
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<&[bool]> {
-        bytemuck::checked::try_cast_slice(bytes).ok()
     }
 
     fn from_number(number: Scalar) -> Self {
@@ -144,15 +144,7 @@ impl Tensor {
     /// # Errors
     /// If `data` does not have as many elements as `sizes` say.
     pub fn from_slice<T: Element>(data: &[T], sizes: &[usize]) -> Result<Tensor> {
-        Tensor::from_bytes(T::DTYPE, sizes, T::as_bytes(data), Device::CPU)
-    }
-
-    /// Like [`Tensor::from_slice`], from a vector.
-    ///
-    /// # Errors
-    /// If `data` does not have as many elements as `sizes` say.
-    pub fn from_vec<T: Element>(data: Vec<T>, sizes: &[usize]) -> Result<Tensor> {
-        Tensor::from_slice(&data, sizes)
+        Tensor::copied(T::DTYPE, sizes, T::as_bytes(data), Device::CPU)
     }
 
     /// A 0-dim CPU tensor. Unlike [`Tensor::number`] it promotes as a tensor of its dtype.

@@ -1,7 +1,8 @@
 //! Tensors from Rust arrays, vectors and numbers, and back.
 //!
 //! No value is converted: the Rust type determines the dtype. Nested arrays and vectors give the tensor its shape. A
-//! flat vector holds the elements of a tensor in row-major order. Every conversion copies.
+//! flat vector holds the elements of a tensor in row-major order. A flat vector becomes a tensor without a copy; all
+//! other conversions copy.
 
 use crate::device::roomy;
 use crate::error::{Error, Result};
@@ -18,12 +19,13 @@ impl<T: Element> TryFrom<&[T]> for Tensor {
     }
 }
 
-/// A 1-dim tensor with a copy of the elements.
+/// A 1-dim tensor over the memory of the vector.
 impl<T: Element> TryFrom<Vec<T>> for Tensor {
     type Error = Error;
 
     fn try_from(data: Vec<T>) -> Result<Tensor> {
-        Tensor::from_slice(&data, &[data.len()])
+        let len = data.len();
+        Tensor::from_vec(data, &[len])
     }
 }
 

@@ -7,7 +7,7 @@
 //! gradients.
 //!
 //! Other files hold what calls operators: Rust's `+` and `-` (`rust_operators`), subscripts (`subscript`), text
-//! (`format`), and conversions from and to Rust values (`element`, `from_rust`).
+//! (`format`), and conversions from and to Rust values (`element`, `from_rust`, `memory`).
 
 pub(crate) mod activations;
 pub(crate) mod adaptive_pooling;
@@ -35,6 +35,7 @@ pub(crate) mod indexing;
 pub(crate) mod joins;
 pub(crate) mod losses;
 pub(crate) mod masks;
+pub(crate) mod memory;
 pub(crate) mod methods;
 pub(crate) mod mutation;
 #[cfg(feature = "ndarray")]

@@ -9,7 +9,8 @@ use crate::ir::{DType, Layout, TensorType};
 /// Elements of one dtype in a storage. Cloning shares the storage and copies no elements.
 #[derive(Debug, Clone)]
 pub struct Array {
-    // Invariant: the layout is inside the storage. Every constructor checks it, and kernels rely on it.
+    // Invariant: the layout is inside the storage, which is aligned for the dtype. Every constructor checks it, and
+    // kernels rely on it.
     pub(crate) storage: Shared<Storage>,
     pub(crate) dtype: DType,
     pub(crate) layout: SharedLayout,
@@ -26,7 +27,7 @@ impl Array {
     /// An array over a storage.
     ///
     /// # Errors
-    /// If the layout exceeds the storage.
+    /// If the layout exceeds the storage, or foreign memory is not aligned for the dtype.
     pub fn from_storage(storage: Shared<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
         let needed = checked_extent(&layout).and_then(|extent| extent.checked_mul(dtype.size()));
         if needed.is_none_or(|needed| needed > storage.len()) {
@@ -34,6 +35,10 @@ impl Array {
             let what =
                 format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
             return Err(Error::shape("array", what, "stay inside the storage"));
+        }
+        if !storage.ptr().addr().is_multiple_of(dtype.size()) {
+            let what = format!("memory from elsewhere at {:?} is not aligned for elements of {dtype}", storage.ptr());
+            return Err(Error::argument("array", format!("{what}; use a copy() of the tensor")));
         }
         Ok(Array { storage, dtype, layout: layout.into() })
     }

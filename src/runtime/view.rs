@@ -13,7 +13,10 @@ pub fn view(op: Op, attrs: &[Attr], array: &Array) -> Result<Array> {
     if !matches!(op.row().meaning, Meaning::Window(_)) {
         return Ok(array.with_layout(layout));
     }
-    Array::from_storage(array.storage.clone(), dtype, layout.clone()).map_err(|_| {
+    Array::from_storage(array.storage.clone(), dtype, layout.clone()).map_err(|error| {
+        if matches!(error, Error::Argument { .. }) {
+            return error.of(op.name());
+        }
         let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], array.storage.len());
         let what = format!(
             "sizes {sizes:?}, strides {strides:?}, storage offset {} of {dtype} are out of bounds for storage of size \

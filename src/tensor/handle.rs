@@ -165,7 +165,7 @@ impl Tensor {
     }
 
     /// A row-major tensor with a copy of these bytes.
-    pub(crate) fn from_bytes(dtype: DType, sizes: &[usize], bytes: &[u8], device: Device) -> Result<Tensor> {
+    pub(crate) fn copied(dtype: DType, sizes: &[usize], bytes: &[u8], device: Device) -> Result<Tensor> {
         let count = checked_numel("from_slice", sizes, dtype.size())?;
         if count * dtype.size() != bytes.len() {
             let what = format!("shape {sizes:?} has {count} elements, but {} were given", bytes.len() / dtype.size());
@@ -301,6 +301,15 @@ impl Tensor {
     #[inline]
     pub fn array(&self) -> &Array {
         self.0.filled.get().map_or(&self.0.array, |filled| filled)
+    }
+
+    /// The storage, mutably, if no other handle leads to it.
+    pub(crate) fn only_storage(&mut self) -> Option<&mut Storage> {
+        let inner = self.0.get_mut()?;
+        match inner.filled.get_mut() {
+            Some(filled) => filled.storage.get_mut(),
+            None => inner.array.storage.get_mut(),
+        }
     }
 
     /// Gives a handle without bytes the elements in `storage`. All clones of the handle get them. A handle is filled at

@@ -101,6 +101,7 @@ const UNSAFE_FILES: &[&str] = &[
     "device/cuda/loader.rs",
     "device/cuda/staging.rs",
     "device/cuda/tensor_map.rs",
+    "device/foreign.rs",
     "device/pool.rs",
     "device/region.rs",
     "device/shared.rs",

@@ -5,6 +5,7 @@ mod in_place;
 mod index_writes;
 mod joins;
 mod limits;
+mod memory;
 mod messages;
 #[cfg(feature = "ndarray")]
 mod nd_views;
