@@ -1,13 +1,15 @@
 //! Tensors as arrays of the ndarray crate, and back (feature `ndarray`).
 //!
-//! A CPU tensor is viewed without a copy: [`NdView`] blocks writes to its memory while it is alive. All other
-//! conversions copy.
+//! A CPU tensor is viewed without a copy: [`NdView`] blocks writes to its memory while it is alive. An array that is
+//! given by value is adopted, and given back. Arrays that are borrowed are copied.
 
 use crate::device::Storage;
+use crate::device::foreign::count_copy;
 use crate::device::storage::Borrowed;
 use crate::error::{Error, Result};
-use crate::ir::Layout;
+use crate::ir::{Layout, Sizes};
 use crate::ops::element::{Element, elements_of};
+use crate::ops::memory::adopt;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
@@ -88,12 +90,26 @@ impl<T: Element, D: Dimension> TryFrom<ArrayView<'_, T, D>> for Tensor {
     }
 }
 
-/// A tensor of the array's shape with a copy of its elements.
+/// A tensor over the memory of the array, with its shape and strides. An array with negative strides is copied, and
+/// [`copies`](crate::device::foreign::copies) counts that.
 impl<T: Element, D: Dimension> TryFrom<Array<T, D>> for Tensor {
     type Error = Error;
 
     fn try_from(array: Array<T, D>) -> Result<Tensor> {
-        Tensor::try_from(array.view())
+        let sizes = array.shape();
+        if array.is_empty() {
+            return Tensor::from_slice::<T>(&[], sizes);
+        }
+        // The stride of a dim of one element is not used, and may be any number.
+        let of_dim =
+            |(&size, &stride): (&usize, &isize)| if size == 1 { Some(1) } else { usize::try_from(stride).ok() };
+        let Some(strides) = sizes.iter().zip(array.strides()).map(of_dim).collect() else {
+            count_copy();
+            return Tensor::try_from(array.view());
+        };
+        let sizes = Sizes::from_slice(sizes);
+        let (data, offset) = array.into_raw_vec_and_offset();
+        adopt("try_from", data.into(), T::DTYPE, &Layout { sizes, strides, offset: offset.unwrap_or(0) })
     }
 }
 
@@ -115,5 +131,19 @@ impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
 
     fn try_from(tensor: &Tensor) -> Result<ArrayD<T>> {
         Ok(tensor.to_ndarray::<T>()?.view().to_owned())
+    }
+}
+
+/// An array over the memory of a tensor that was made from a vector or an array, if no other tensor has it. Otherwise
+/// an array with a copy of the elements.
+///
+/// # Errors
+/// Same as [`Tensor::into_vec`].
+impl<T: Element> TryFrom<Tensor> for ArrayD<T> {
+    type Error = Error;
+
+    fn try_from(tensor: Tensor) -> Result<ArrayD<T>> {
+        let shape = IxDyn(tensor.sizes());
+        Ok(ArrayD::from_shape_vec(shape, tensor.into_vec()?).expect("a tensor has as many elements as its sizes say"))
     }
 }

@@ -55,3 +55,34 @@ fn arrays_become_tensors() -> Result<()> {
     check_error(meta.to_ndarray::<f32>(), &["Cannot copy out of meta tensor"]);
     Ok(())
 }
+
+#[test]
+fn arrays_by_value_are_adopted_and_given_back() -> Result<()> {
+    use ndarray::{Array2, ShapeBuilder, s};
+    let array = Array2::from_shape_fn((3, 4).f(), |(row, column)| (4 * row + column) as f32);
+    let start = array.as_ptr();
+    let x = Tensor::try_from(array)?;
+    assert_eq!((x.as_slice::<f32>().is_err(), x.strides()), (true, &[1, 3][..]));
+    assert_eq!((x.t()?.as_slice::<f32>()?.as_ptr(), x.i((1, 2))?.item::<f32>()?), (start, 6.0));
+
+    let array = Array2::from_shape_fn((3, 4), |(row, column)| (4 * row + column) as i32);
+    let start = array.as_ptr();
+    let part = Tensor::try_from(array.slice_move(s![1.., 1..;2]))?;
+    check(Ok(part.clone()), &[2, 2], &[5, 7, 9, 11]);
+    assert_eq!(part.storage_offset(), 5);
+    part.add_(1)?;
+    check(Ok(part), &[2, 2], &[6, 8, 10, 12]);
+
+    let before = opfuse::device::foreign::copies();
+    let flipped = Array2::from_shape_fn((2, 2), |(row, column)| (2 * row + column) as i64).slice_move(s![..;-1, ..]);
+    check(Tensor::try_from(flipped), &[2, 2], &[2i64, 3, 0, 1]);
+    assert!(opfuse::device::foreign::copies() > before);
+    check(Tensor::try_from(Array2::<f64>::zeros((0, 3))), &[0, 3], &[0.0f64; 0]);
+
+    let array = Array2::from_elem((2, 3), 1.5f64);
+    let start_of_last = array.as_ptr();
+    let back = ArrayD::<f64>::try_from(Tensor::try_from(array)?)?;
+    assert_eq!((back.as_ptr(), back.shape()), (start_of_last, &[2, 3][..]));
+    assert_ne!(start.cast::<u8>(), back.as_ptr().cast());
+    Ok(())
+}
