@@ -6,11 +6,11 @@
 
 use crate::build::{Builder, Case};
 use crate::check::{Effort, failure};
+use crate::guarded;
 use crate::random::Random;
 use crate::reference::{elements, reference};
 use crate::values::Fill;
 use opfuse::Error;
-use opfuse::device::{Device, Shared, Storage};
 use opfuse::dispatch::Array;
 use opfuse::internals::eager;
 use opfuse::internals::eager::Argument;
@@ -89,8 +89,8 @@ fn is_tame(call: &Call) -> bool {
 
 fn array(dtype: DType, sizes: &[usize], bits: &[u64]) -> Array {
     let bytes: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()[..dtype.size()].to_vec()).collect();
-    let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Shared::new(storage), dtype, Layout::contiguous(sizes)).expect("the storage was made for it")
+    Array::from_storage(guarded::storage(&bytes), dtype, Layout::contiguous(sizes))
+        .expect("the storage was made for it")
 }
 
 fn bits(array: &Array) -> Vec<u64> {

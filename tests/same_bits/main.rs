@@ -13,6 +13,8 @@ mod check;
 mod effort;
 mod generate;
 mod gradients;
+#[path = "../common/guarded.rs"]
+mod guarded;
 #[path = "../common/legality.rs"]
 mod legality;
 mod moves;

@@ -3,10 +3,10 @@
 
 use crate::build::{Builder, n_tensors};
 use crate::check::{Effort, failure};
+use crate::guarded;
 use crate::random::Random;
 use crate::reference::elements;
 use crate::values::{self, Fill};
-use opfuse::device::{Device, Shared, Storage};
 use opfuse::dispatch::Array;
 use opfuse::internals::eager;
 use opfuse::internals::eager::Argument;
@@ -287,8 +287,7 @@ fn array(dtype: DType, numbers: impl Iterator<Item = f64>) -> Array {
         _ => numbers.flat_map(f64::to_le_bytes).collect(),
     };
     let layout = Layout::contiguous(&[bytes.len() / dtype.size()]);
-    let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Shared::new(storage), dtype, layout).expect("the storage was made for the layout")
+    Array::from_storage(guarded::storage(&bytes), dtype, layout).expect("the storage was made for the layout")
 }
 
 #[test]
@@ -332,8 +331,7 @@ fn bitwise_ops_work_on_bits() {
     let pairs: Vec<(i64, i64)> = numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| (a, b))).collect();
     let integers = |values: Vec<i64>| {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-        Array::from_storage(Shared::new(storage), DType::I64, Layout::contiguous(&[values.len()]))
+        Array::from_storage(guarded::storage(&bytes), DType::I64, Layout::contiguous(&[values.len()]))
             .expect("it is as large")
     };
     let (a, b) =
