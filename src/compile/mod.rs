@@ -24,6 +24,7 @@ mod segments;
 mod separation;
 mod tuning;
 
+pub use crate::tensor::names::Names;
 pub use crate::tensor::structure::{Flat, Parts, TensorStruct};
 pub use crate::transforms::function::{Function, Input, Inputs};
 pub use calibration::{Calibration, calibrate, calibration};

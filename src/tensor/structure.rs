@@ -5,6 +5,7 @@
 //! again.
 
 use crate::tensor::handle::Tensor;
+use crate::tensor::names::Names;
 use smallvec::SmallVec;
 
 /// The tensors of a structure.
@@ -51,6 +52,11 @@ pub trait TensorStruct: Sized {
 
     /// Builds a structure from the next parts. `None` if they are those of another structure.
     fn tree_unflatten(from: &mut Parts<'_>) -> Option<Self>;
+
+    /// Names the tensors, in the order of [`TensorStruct::tree_flatten`]. Without a body they are numbered.
+    fn tree_names(&self, into: &mut Names) {
+        (0..Flat::of(self).tensors.len()).for_each(|index| into.part(index, Names::tensor));
+    }
 
     /// The tensor, if the structure is a single tensor.
     fn as_tensor(&self) -> Option<&Tensor> {
@@ -120,6 +126,9 @@ impl TensorStruct for Tensor {
     fn tree_unflatten(from: &mut Parts<'_>) -> Option<Tensor> {
         from.tensor()
     }
+    fn tree_names(&self, into: &mut Names) {
+        into.tensor();
+    }
     #[inline]
     fn as_tensor(&self) -> Option<&Tensor> {
         Some(self)
@@ -137,6 +146,9 @@ impl<T: TensorStruct> TensorStruct for Option<T> {
             _ => T::tree_unflatten(from).map(Some),
         }
     }
+    fn tree_names(&self, into: &mut Names) {
+        self.iter().for_each(|some| some.tree_names(into));
+    }
 }
 
 impl<T: TensorStruct> TensorStruct for Vec<T> {
@@ -152,6 +164,14 @@ impl<T: TensorStruct> TensorStruct for Vec<T> {
         }
         Some(all)
     }
+    fn tree_names(&self, into: &mut Names) {
+        numbered(self, into);
+    }
+}
+
+/// Names elements by their positions.
+fn numbered<T: TensorStruct>(all: &[T], into: &mut Names) {
+    all.iter().enumerate().for_each(|(index, one)| into.part(index, |into| one.tree_names(into)));
 }
 
 impl<T: TensorStruct> TensorStruct for Box<T> {
@@ -160,6 +180,9 @@ impl<T: TensorStruct> TensorStruct for Box<T> {
     }
     fn tree_unflatten(from: &mut Parts<'_>) -> Option<Box<T>> {
         T::tree_unflatten(from).map(Box::new)
+    }
+    fn tree_names(&self, into: &mut Names) {
+        (**self).tree_names(into);
     }
 }
 
@@ -171,6 +194,9 @@ impl<T: TensorStruct, const N: usize> TensorStruct for [T; N] {
         let all: Option<Vec<T>> = (0..N).map(|_| T::tree_unflatten(from)).collect();
         all?.try_into().ok()
     }
+    fn tree_names(&self, into: &mut Names) {
+        numbered(self, into);
+    }
 }
 
 macro_rules! tuples {
@@ -181,6 +207,9 @@ macro_rules! tuples {
             }
             fn tree_unflatten(_from: &mut Parts<'_>) -> Option<Self> {
                 Some(($($name::tree_unflatten(_from)?,)*))
+            }
+            fn tree_names(&self, _into: &mut Names) {
+                $(_into.part($index, |into| self.$index.tree_names(into));)*
             }
         }
     )*};
