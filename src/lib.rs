@@ -27,6 +27,7 @@
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
 //! - [`device`]: devices, streams, allocators, threads.
 //! - [`dispatch`]: operators, kernels and backends from outside this crate; modes that see every call.
+//! - [`formats`]: files of tensors, loaded without a copy and saved as a whole.
 //! - [`ir`]: graphs, ops and dtypes, which reports and registered kernels use.
 //! - [`error`](mod@error): what can go wrong, and why something was not fused, compiled or captured.
 //!
@@ -40,6 +41,7 @@ pub mod device;
 pub mod dispatch;
 mod eager;
 pub mod error;
+pub mod formats;
 mod fusion;
 #[doc(hidden)]
 pub mod internals;
@@ -55,6 +57,7 @@ pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
 pub use eager::{NumericsGuard, numerics};
 pub use error::{Error, Reason, Result};
+pub use formats::{Named, StateDict, load};
 pub use half::{bf16, f16};
 pub use ir::{DType, MemoryFormat, Numerics, Scalar};
 pub use opfuse_derive::TensorStruct;
@@ -77,3 +80,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/explain.md")]
 struct ExplainGuide;
+
+/// The examples of the page about memory and files.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/formats.md")]
+struct FormatsPage;

@@ -26,7 +26,7 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 17] = [
+const FLOORS: [&str; 18] = [
     "error",
     "debug",
     "lru",
@@ -42,6 +42,7 @@ const FLOORS: [&str; 17] = [
     "tensor",
     "dispatch",
     "ops",
+    "formats",
     "autograd",
     "transforms",
     "compile",
@@ -107,6 +108,7 @@ const UNSAFE_FILES: &[&str] = &[
     "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
+    "formats/file.rs",
     "runtime/action.rs",
     "runtime/blocks.rs",
     "runtime/cuda/device_executable.rs",

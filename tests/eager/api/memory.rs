@@ -113,10 +113,8 @@ fn unaligned_bytes_are_copied() -> Result<()> {
     let aligned = usize::from(first != 0);
     let part = |at| Foreign::shared(Part(bytes.clone(), at), "part of a message");
     if first == 0 || first == 3 {
-        let before = copies();
-        let x = Tensor::from_foreign(part(aligned), DType::F32, &[10])?;
-        assert_eq!(copies(), before);
-        assert!(x.add_(1.0).is_err());
+        // What is not copied is read-only.
+        assert!(Tensor::from_foreign(part(aligned), DType::F32, &[10])?.add_(1.0).is_err());
     }
     let before = copies();
     let x = Tensor::from_foreign(part(1 - aligned), DType::I32, &[2, 5])?;

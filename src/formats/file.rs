@@ -1,0 +1,182 @@
+#![allow(unsafe_code, reason = "maps files into memory")]
+//! Files: mapped for reading, and replaced as a whole by writing.
+//!
+//! A mapped file takes no memory before it is touched. Tensors over it are read-only and keep the mapping. **A file
+//! must not change while it is mapped**: tensors would change with it, and a file that became shorter ends the process
+//! where the missing part is touched. [`replace`] never changes a file: it writes another one and gives that the name,
+//! so a mapping of the old one stays as it is.
+
+use crate::device::foreign::Foreign;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Layout};
+use crate::ops::memory::adopt;
+use crate::tensor::handle::Tensor;
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that is mapped for reading.
+#[derive(Debug, Clone)]
+pub(super) struct Mapped {
+    path: Arc<Path>,
+    /// `None` for a file of no bytes, which cannot be mapped.
+    map: Option<Arc<memmap2::Mmap>>,
+}
+
+/// Some bytes of a file.
+struct Part {
+    map: Arc<memmap2::Mmap>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[self.range.clone()]
+    }
+}
+
+impl Mapped {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// If there is no regular file of that name, or it cannot be read.
+    pub(super) fn open(path: &Path) -> Result<Mapped> {
+        // Opening a pipe would wait for a writer.
+        let metadata = fs::metadata(path).map_err(|error| fail(path, format!("cannot be opened: {error}")))?;
+        if !metadata.is_file() {
+            return Err(fail(path, "is no regular file; name a file of tensors"));
+        }
+        let file = File::open(path).map_err(|error| fail(path, format!("cannot be opened: {error}")))?;
+        let path: Arc<Path> = path.into();
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            return Ok(Mapped { path, map: None });
+        }
+        // SAFETY: the module's documentation passes on to users that a mapped file must not change. The mapping is
+        // read-only, and bytes of any value are valid.
+        let map = unsafe { memmap2::Mmap::map(&file) };
+        let map = map.map_err(|error| fail(&path, format!("cannot be mapped: {error}")))?;
+        Ok(Mapped { path, map: Some(Arc::new(map)) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.map.as_ref().map_or(&[], |map| &map[..])
+    }
+
+    /// The error that names the file.
+    pub(super) fn fail(&self, what: impl Display) -> Error {
+        fail(&self.path, what)
+    }
+
+    /// Whether a byte of the file is at an address for elements of a dtype.
+    pub(super) fn is_aligned(&self, at: usize, dtype: DType) -> bool {
+        (self.bytes().as_ptr().addr() + at).is_multiple_of(dtype.size())
+    }
+
+    /// A tensor over the bytes in `range`, which are in the file. It is a copy if the bytes are not aligned for the
+    /// dtype.
+    ///
+    /// # Errors
+    /// If there are not as many bytes as dtype and layout need.
+    pub(super) fn tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
+        let memory = match &self.map {
+            Some(map) if !range.is_empty() => {
+                let whose = format!("mapped from {}", self.path.display());
+                Foreign::shared(Part { map: map.clone(), range }, whose)
+            }
+            _ => Foreign::from(Vec::<u8>::new()),
+        };
+        adopt("load", memory, dtype, layout)
+    }
+}
+
+/// The error of a file.
+pub(super) fn fail(path: &Path, what: impl Display) -> Error {
+    Error::File { path: path.display().to_string(), message: what.to_string() }
+}
+
+/// A name out of a file, as errors show it.
+pub(super) fn shown(name: &str) -> String {
+    const MOST: usize = 120;
+    match name.char_indices().nth(MOST) {
+        None => format!("{name:?}"),
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+    }
+}
+
+/// Gives a file new content: all of it, or, after an error, what it had before. The content is written to another file
+/// in the same folder, which is synced to the disk and renamed. Where the path is a link, the file that it leads to is
+/// replaced.
+///
+/// # Errors
+/// If the folder or the disk cannot be written to, or those of `write`.
+pub(super) fn replace(path: &Path, write: impl FnOnce(&mut Output<'_>) -> Result<()>) -> Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let (part, file) = create_beside(&target).map_err(|error| unwritten(path, &error))?;
+    let mut output = Output { path, file: BufWriter::with_capacity(1 << 20, file), at: 0 };
+    let written = write(&mut output).and_then(|()| {
+        let synced = output.file.flush().and_then(|()| output.file.get_ref().sync_all());
+        synced.map_err(|error| unwritten(path, &error))
+    });
+    // Not every system renames a file that is open.
+    drop(output);
+    let written = written.and_then(|()| fs::rename(&part, &target).map_err(|error| unwritten(path, &error)));
+    if written.is_err() {
+        // The first failure is reported. That the part could not be removed as well changes nothing.
+        let _ = fs::remove_file(&part);
+        return written;
+    }
+    sync_folder(&target);
+    Ok(())
+}
+
+/// A file that is written.
+pub(super) struct Output<'a> {
+    path: &'a Path,
+    file: BufWriter<File>,
+    /// How many bytes it has.
+    pub(super) at: u64,
+}
+
+impl Output<'_> {
+    /// Appends bytes.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.at += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|error| unwritten(self.path, &error))
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Error {
+    fail(path, format!("cannot be written: {error}"))
+}
+
+/// Makes a rename last. Not every system can sync a folder, and the content is safe already.
+fn sync_folder(target: &Path) {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+}
+
+/// A new file in the folder of `target`.
+fn create_beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let Some(name) = target.file_name() else { return Err(ErrorKind::InvalidInput.into()) };
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut part = std::ffi::OsString::from(".");
+        part.push(name);
+        part.push(format!(".{}-{number}.part", std::process::id()));
+        let part = target.with_file_name(part);
+        match OpenOptions::new().write(true).create_new(true).open(&part) {
+            // Left over from a process of the same number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            file => return file.map(|file| (part, file)),
+        }
+    }
+}

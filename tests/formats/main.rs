@@ -1,0 +1,43 @@
+//! Files of tensors: what is written is read back, NumPy's files are read, and damaged files are errors.
+
+mod damaged;
+#[path = "../common/effort.rs"]
+mod effort;
+mod files;
+mod state;
+
+use std::path::{Path, PathBuf};
+
+/// A folder that is removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("opfuse-formats-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder can be made");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays is a nuisance, and no failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn put(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).expect("the folder can be written to");
+}
+
+#[track_caller]
+fn check_error<T: std::fmt::Debug>(found: opfuse::Result<T>, parts: &[&str]) {
+    let message = found.expect_err("the file is wrong").to_string();
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is missing in: {message}");
+    }
+}
