@@ -1,10 +1,12 @@
-//! How do tensors get into files, and out of them?
+//! How do tensors get into files and other libraries, and out of them?
 //!
 //! | file | format |
 //! |---|---|
 //! | [`safetensors`] | tensors by name, mapped; also several files with an index |
 //! | [`npy`] | one array of NumPy |
 //! | [`npz`] | arrays of NumPy by name, over `zip` |
+//! | [`dlpack`] | memory of other libraries on the CPU |
+//! | [`arrow`] | columns of Arrow's C Data Interface |
 //! | `state` | structures of tensors by name |
 //! | `json` | the headers of the first |
 //! | `file` | mapping a file, and replacing one as a whole |
@@ -12,6 +14,8 @@
 //! What always holds: input is not trusted. Whatever a file says is checked before memory is taken for it, and an error
 //! names the file and the tensor. Nothing in a file is run, unpickled, or used as a path outside of its folder.
 
+pub mod arrow;
+pub mod dlpack;
 mod elements;
 mod file;
 mod json;

@@ -3,6 +3,8 @@
 mod damaged;
 #[path = "../common/effort.rs"]
 mod effort;
+#[allow(unsafe_code, reason = "it plays another library, whose memory is given by pointers")]
+mod exchange;
 mod files;
 mod state;
 

@@ -108,6 +108,8 @@ const UNSAFE_FILES: &[&str] = &[
     "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
+    "formats/arrow.rs",
+    "formats/dlpack.rs",
     "formats/file.rs",
     "runtime/action.rs",
     "runtime/blocks.rs",
