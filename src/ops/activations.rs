@@ -161,8 +161,15 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&GLU, glu)?
         .composite(&SOFTMAX, softmax)?
         .composite(&LOG_SOFTMAX, log_softmax)?
+        .def_kernel("_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", safe_softmax)?
         .def_kernel("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", glu_backward)?;
     Ok(())
+}
+
+/// Softmax that gives zeros where all elements are minus infinity, as in attention whose mask admits nothing.
+fn safe_softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let is_masked = x.eq(f64::NEG_INFINITY)?.all(dim, true)?;
+    softmax(x, dim, dtype)?.masked_fill(&is_masked, 0.0)
 }
 
 fn elu_of(alpha: Scalar, scale: Scalar, input_scale: Scalar) -> Attrs {

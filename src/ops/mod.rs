@@ -51,6 +51,7 @@ pub(crate) mod products;
 pub(crate) mod random;
 pub(crate) mod random_fills;
 pub(crate) mod rearranging;
+pub(crate) mod recurrent;
 pub(crate) mod reductions;
 pub(crate) mod register;
 pub(crate) mod reshaping;

@@ -10,6 +10,7 @@ use crate::ir::{Category, DType};
 use crate::ops::arguments::{count, int};
 use crate::ops::composite::Composite;
 use crate::ops::dims::Dims;
+use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 
 static SPLIT: Composite =
@@ -28,6 +29,9 @@ static TENSOR_SPLIT_BY: Composite = Composite::new(
     "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> \
      Tensor(a)[]",
 );
+
+static DIFF: Composite =
+    Composite::new("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor");
 
 /// The maximum number of pieces of one call. Their handles alone take about a gigabyte.
 const MAX_PIECES: usize = 1 << 22;
@@ -95,6 +99,15 @@ impl Tensor {
         TENSOR_SPLIT_BY.call((self, tensor, dim))
     }
 
+    /// The differences of neighbours along `dim`, taken `n` times: `x[i + 1] - x[i]`. The dim gets shorter by `n`, at
+    /// most to 0. Truth values give whether neighbours differ.
+    ///
+    /// # Errors
+    /// If the tensor has no dims, if the dim is out of range, or if `n` is negative.
+    pub fn diff(&self, n: i64, dim: i64) -> Result<Tensor> {
+        DIFF.call((self, n, dim, None::<&Tensor>, None::<&Tensor>))
+    }
+
     /// Splits the tensor into one tensor per index of `dim`, which is removed. The results are views.
     ///
     /// # Errors
@@ -117,6 +130,25 @@ impl Tensor {
     }
 }
 
+fn diff(x: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
+    let size = x.size_of("diff", dim)?;
+    let Ok(times) = u64::try_from(n) else {
+        return Err(Error::argument("diff", format!("order n is {n}, and must not be negative")));
+    };
+    let parts: Vec<&Tensor> = [prepend, Some(x), append].into_iter().flatten().collect();
+    if times == 0 {
+        return x.copy();
+    }
+    let mut all = if parts.len() == 1 { x.clone() } else { cat(&parts, dim)? };
+    // More differences than there are elements leave none.
+    let most = if parts.len() == 1 { size } else { all.size_of("diff", dim)? };
+    for _ in 0..times.min(most.unsigned_abs().max(1)) {
+        let (next, this) = (all.slice(dim, 1, i64::MAX, 1)?, all.slice(dim, 0, -1, 1)?);
+        all = if x.dtype() == DType::Bool { next.ne(&this)? } else { next.sub(&this)? };
+    }
+    Ok(all)
+}
+
 /// Checks that this many pieces can be returned.
 fn countable(op: &str, n_pieces: usize) -> Result<usize> {
     if n_pieces <= MAX_PIECES {
@@ -128,6 +160,7 @@ fn countable(op: &str, n_pieces: usize) -> Result<usize> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
+        .composite(&DIFF, diff)?
         .composite(&SPLIT, split)?
         .composite(&SPLIT_WITH_SIZES, split_with_sizes)?
         .composite(&UNBIND, unbind)?

@@ -238,6 +238,12 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             x.div_rounded(number, mode.unwrap_or_default())
         })?
         .composite(&FLOOR_DIVIDE_NUMBER, |x: &Tensor, number: Scalar| x.floor_divide(number))?
+        .def_kernel("__and__.Tensor(Tensor self, Tensor other) -> Tensor", |x: &Tensor, y: &Tensor| x.bitwise_and(y))?
+        .def_kernel("__or__.Tensor(Tensor self, Tensor other) -> Tensor", |x: &Tensor, y: &Tensor| x.bitwise_or(y))?
+        .def_kernel("__xor__.Tensor(Tensor self, Tensor other) -> Tensor", |x: &Tensor, y: &Tensor| x.bitwise_xor(y))?
+        .def_kernel("__and__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_and(y))?
+        .def_kernel("__or__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_or(y))?
+        .def_kernel("__xor__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_xor(y))?
         .def_kernel("positive(Tensor(a) self) -> Tensor(a)", positive)?
         .composite(&NAN_TO_NUM, nan_to_num)?
         .def_kernel(

@@ -14,8 +14,8 @@ use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, attention, backend, batch_norm, conversions, convolution, cross_entropy, diagonals,
     dropout, einsum, element, factories, images, in_place, index_slices, indexing, joins, losses, masks, mutation,
-    normalization, norms, padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, reductions,
-    reshaping, scatters, sorting, view_forms, views, written_forms,
+    normalization, norms, padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, recurrent,
+    reductions, reshaping, scatters, sorting, view_forms, views, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -52,6 +52,7 @@ const SUBJECTS: &[Subject] = &[
     random::register,
     random_fills::register,
     rearranging::register,
+    recurrent::register,
     reductions::register,
     reshaping::register,
     scatters::register,

@@ -147,6 +147,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "native_dropout" => w(x()).native_dropout(0.5, true);
     "native_dropout_backward" => w(x()).native_dropout_backward(&x(), 2.0);
 
+    "diff" => w(x()).diff(1, 0);
     "narrow" => w(x()).narrow(0, 1, 1);
     "split" => w(x()).split(2, 0);
     "split_with_sizes" => w(x()).split_with_sizes([1, 2], 0);
