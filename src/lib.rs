@@ -41,6 +41,7 @@ pub mod device;
 pub mod dispatch;
 mod eager;
 pub mod error;
+pub mod exported;
 pub mod formats;
 mod fusion;
 #[doc(hidden)]

@@ -154,6 +154,14 @@ pub enum Error {
         /// The limit in force, `usize::MAX` for none.
         limit: usize,
     },
+    /// A call of a program from a file failed.
+    #[error("{error} (called by {place})")]
+    Called {
+        /// What was called, and where in the source that the program was exported from.
+        place: String,
+        /// What went wrong.
+        error: Box<Error>,
+    },
     /// A panic of a function that was given to [`compile`](crate::compile()), caught where it is called. All state is
     /// intact.
     #[error(
@@ -186,6 +194,14 @@ fn room(limit: usize) -> String {
 }
 
 impl Error {
+    /// Says which call of a program failed. The innermost place stays.
+    pub(crate) fn called_at(self, place: &str) -> Error {
+        match self {
+            Error::Called { .. } => self,
+            error => Error::Called { place: place.into(), error: Box::new(error) },
+        }
+    }
+
     /// Names the call that ran out of memory, unless the error is another one or names a call already.
     pub(crate) fn in_call(mut self, describe: impl FnOnce() -> String) -> Self {
         if let Error::OutOfMemory { call, .. } = &mut self
@@ -217,6 +233,7 @@ impl Error {
             | Error::Invalid { .. }
             | Error::File { .. }
             | Error::OutOfMemory { .. }
+            | Error::Called { .. }
             | Error::Panicked { .. }
             | Error::Internal { .. } => {}
         }

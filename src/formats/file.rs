@@ -21,21 +21,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file that is mapped for reading.
 #[derive(Debug, Clone)]
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     path: Arc<Path>,
     /// `None` for a file of no bytes, which cannot be mapped.
-    map: Option<Arc<memmap2::Mmap>>,
+    map: Option<Arc<Map>>,
+}
+
+/// A mapping, and the file for further ones.
+#[derive(Debug)]
+struct Map {
+    bytes: memmap2::Mmap,
+    file: File,
 }
 
 /// Some bytes of a file.
 struct Part {
-    map: Arc<memmap2::Mmap>,
+    map: Arc<Map>,
     range: Range<usize>,
 }
 
 impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
-        &self.map[self.range.clone()]
+        &self.map.bytes[self.range.clone()]
     }
 }
 
@@ -44,7 +51,7 @@ impl Mapped {
     ///
     /// # Errors
     /// If there is no regular file of that name, or it cannot be read.
-    pub(super) fn open(path: &Path) -> Result<Mapped> {
+    pub(crate) fn open(path: &Path) -> Result<Mapped> {
         // Opening a pipe would wait for a writer.
         let metadata = fs::metadata(path).map_err(|error| fail(path, format!("cannot be opened: {error}")))?;
         if !metadata.is_file() {
@@ -58,25 +65,25 @@ impl Mapped {
         // SAFETY: the module's documentation passes on to users that a mapped file must not change. The mapping is
         // read-only, and bytes of any value are valid.
         let map = unsafe { memmap2::Mmap::map(&file) };
-        let map = map.map_err(|error| fail(&path, format!("cannot be mapped: {error}")))?;
-        Ok(Mapped { path, map: Some(Arc::new(map)) })
+        let bytes = map.map_err(|error| fail(&path, format!("cannot be mapped: {error}")))?;
+        Ok(Mapped { path, map: Some(Arc::new(Map { bytes, file })) })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.map.as_ref().map_or(&[], |map| &map[..])
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.map.as_ref().map_or(&[], |map| &map.bytes[..])
     }
 
     /// The error that names the file.
-    pub(super) fn fail(&self, what: impl Display) -> Error {
+    pub(crate) fn fail(&self, what: impl Display) -> Error {
         fail(&self.path, what)
     }
 
     /// Whether a byte of the file is at an address for elements of a dtype.
-    pub(super) fn is_aligned(&self, at: usize, dtype: DType) -> bool {
+    pub(crate) fn is_aligned(&self, at: usize, dtype: DType) -> bool {
         (self.bytes().as_ptr().addr() + at).is_multiple_of(dtype.size())
     }
 
@@ -85,7 +92,7 @@ impl Mapped {
     ///
     /// # Errors
     /// If there are not as many bytes as dtype and layout need.
-    pub(super) fn tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
+    pub(crate) fn tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
         let memory = match &self.map {
             Some(map) if !range.is_empty() => {
                 let whose = format!("mapped from {}", self.path.display());
@@ -95,15 +102,34 @@ impl Mapped {
         };
         adopt("load", memory, dtype, layout)
     }
+
+    /// Like [`Mapped::tensor`], for a tensor that may be written. A page that is written becomes the tensor's own; the
+    /// file stays as it is.
+    ///
+    /// # Errors
+    /// Also if the system maps no more.
+    pub(crate) fn private_tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
+        let memory = match &self.map {
+            Some(map) if !range.is_empty() => {
+                let mut options = memmap2::MmapOptions::new();
+                options.offset(range.start as u64).len(range.len());
+                // SAFETY: as in `open`. The mapping is private, so nothing else sees what is written to it.
+                let own = unsafe { options.map_copy(&map.file) };
+                Foreign::owned(own.map_err(|error| self.fail(format!("cannot be mapped: {error}")))?)
+            }
+            _ => Foreign::from(Vec::<u8>::new()),
+        };
+        adopt("load", memory, dtype, layout)
+    }
 }
 
 /// The error of a file.
-pub(super) fn fail(path: &Path, what: impl Display) -> Error {
+pub(crate) fn fail(path: &Path, what: impl Display) -> Error {
     Error::File { path: path.display().to_string(), message: what.to_string() }
 }
 
 /// A name out of a file, as errors show it.
-pub(super) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     const MOST: usize = 120;
     match name.char_indices().nth(MOST) {
         None => format!("{name:?}"),
@@ -117,7 +143,7 @@ pub(super) fn shown(name: &str) -> String {
 ///
 /// # Errors
 /// If the folder or the disk cannot be written to, or those of `write`.
-pub(super) fn replace(path: &Path, write: impl FnOnce(&mut Output<'_>) -> Result<()>) -> Result<()> {
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut Output<'_>) -> Result<()>) -> Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let (part, file) = create_beside(&target).map_err(|error| unwritten(path, &error))?;
     let mut output = Output { path, file: BufWriter::with_capacity(1 << 20, file), at: 0 };
@@ -138,16 +164,16 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&mut Output<'_>) -> Result
 }
 
 /// A file that is written.
-pub(super) struct Output<'a> {
+pub(crate) struct Output<'a> {
     path: &'a Path,
     file: BufWriter<File>,
     /// How many bytes it has.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 impl Output<'_> {
     /// Appends bytes.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.at += bytes.len() as u64;
         self.file.write_all(bytes).map_err(|error| unwritten(self.path, &error))
     }

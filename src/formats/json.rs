@@ -1,7 +1,7 @@
 //! JSON as headers use it: a reader that walks, and a writer of strings.
 //!
 //! The reader builds no tree, so a header cannot make it take memory. Whoever reads says what is expected next. Depth
-//! is bounded where values are skipped. Numbers are whole and not negative, which is all that headers have.
+//! is bounded where values are skipped.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,9 +11,9 @@ const MAX_DEPTH: usize = 64;
 
 /// What is wrong with a text, and the byte at which.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bad {
-    pub(super) at: usize,
-    pub(super) what: String,
+pub(crate) struct Bad {
+    pub(crate) at: usize,
+    pub(crate) what: String,
 }
 
 impl std::fmt::Display for Bad {
@@ -23,23 +23,23 @@ impl std::fmt::Display for Bad {
 }
 
 /// A text, and how much of it was read.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str) -> Reader<'a> {
+    pub(crate) fn new(text: &'a str) -> Reader<'a> {
         Reader { text, at: 0 }
     }
 
     /// The error that something else was expected here.
-    pub(super) fn bad(&self, what: impl Into<String>) -> Bad {
+    pub(crate) fn bad(&self, what: impl Into<String>) -> Bad {
         Bad { at: self.at, what: what.into() }
     }
 
     /// An object. `member` is called after each key, and reads the value.
-    pub(super) fn object(
+    pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An array. `element` reads each element.
-    pub(super) fn array(&mut self, element: impl FnMut(&mut Self) -> Result<(), Bad>) -> Result<(), Bad> {
+    pub(crate) fn array(&mut self, element: impl FnMut(&mut Self) -> Result<(), Bad>) -> Result<(), Bad> {
         self.list(b'[', b']', element)
     }
 
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number that is not negative.
-    pub(super) fn number(&mut self) -> Result<u64, Bad> {
+    pub(crate) fn number(&mut self) -> Result<u64, Bad> {
         self.peek();
         let rest = &self.text[self.at..];
         let len = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -89,8 +89,40 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A whole number.
+    pub(crate) fn integer(&mut self) -> Result<i64, Bad> {
+        let word = self.word();
+        let number = word.parse().map_err(|_| self.bad("a whole number is expected"))?;
+        self.at += word.len();
+        Ok(number)
+    }
+
+    /// A number.
+    pub(crate) fn float(&mut self) -> Result<f64, Bad> {
+        let word = self.word();
+        let number = word.parse().map_err(|_| self.bad("a number is expected"))?;
+        self.at += word.len();
+        Ok(number)
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn boolean(&mut self) -> Result<bool, Bad> {
+        let word = self.word();
+        let flag = word.parse().map_err(|_| self.bad("`true` or `false` is expected"))?;
+        self.at += word.len();
+        Ok(flag)
+    }
+
+    /// The letters, digits, signs and points that come next.
+    fn word(&mut self) -> &'a str {
+        self.peek();
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let rest = &self.text[self.at..];
+        &rest[..rest.bytes().take_while(is_part).count()]
+    }
+
     /// A string, without its escapes.
-    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, Bad> {
+    pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, Bad> {
         self.need(b'"')?;
         let mut out: Option<String> = None;
         let mut from = self.at;
@@ -154,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Any value, which is not looked at.
-    pub(super) fn skip(&mut self) -> Result<(), Bad> {
+    pub(crate) fn skip(&mut self) -> Result<(), Bad> {
         self.skip_below(MAX_DEPTH)
     }
 
@@ -165,9 +197,7 @@ impl<'a> Reader<'a> {
             Some(b'[') => self.array(|reader| reader.skip_below(below)),
             Some(b'"') => self.string().map(|_| ()),
             _ => {
-                let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-                let word = &self.text[self.at..];
-                let word = &word[..word.bytes().take_while(is_part).count()];
+                let word = self.word();
                 if !matches!(word, "true" | "false" | "null") && word.parse::<f64>().is_err() {
                     return Err(self.bad("a value is expected"));
                 }
@@ -178,12 +208,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that nothing but white space is left.
-    pub(super) fn end(&mut self) -> Result<(), Bad> {
+    pub(crate) fn end(&mut self) -> Result<(), Bad> {
         if self.peek().is_none() { Ok(()) } else { Err(self.bad("text after the end")) }
     }
 
     /// The next byte that is no white space.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
@@ -201,7 +231,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends a string with quotes and escapes.
-pub(super) fn write_string(out: &mut String, text: &str) {
+pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for letter in text.chars() {
         match letter {

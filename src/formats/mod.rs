@@ -17,13 +17,13 @@
 pub mod arrow;
 pub mod dlpack;
 mod elements;
-mod file;
-mod json;
+pub(crate) mod file;
+pub(crate) mod json;
 pub mod npy;
 pub mod npz;
 pub mod safetensors;
 mod state;
-mod zip;
+pub(crate) mod zip;
 
 use crate::error::Result;
 pub use state::{Named, StateDict};

@@ -29,13 +29,13 @@ const PADDING_FIELD: u16 = 0x7066;
 
 /// A member of an archive.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) name: String,
+pub(crate) struct Member {
+    pub(crate) name: String,
     /// Where its bytes are in the archive.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// How many bytes it has when it is not packed.
-    pub(super) len: usize,
-    pub(super) is_deflated: bool,
+    pub(crate) len: usize,
+    pub(crate) is_deflated: bool,
     checksum: u32,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Member {
 ///
 /// # Errors
 /// What is wrong with the archive, and with which member.
-pub(super) fn members(bytes: &[u8]) -> Result<Vec<Member>, String> {
+pub(crate) fn members(bytes: &[u8]) -> Result<Vec<Member>, String> {
     let (mut at, end, count) = directory(bytes)?;
     let mut members: Vec<Member> = Vec::new();
     while at < end {
@@ -76,15 +76,17 @@ fn directory(bytes: &[u8]) -> Result<(usize, usize, u64), String> {
     let (mut count, mut size, mut start) =
         (u64::from(u16_at(record, 10)), u64::from(u32_at(record, 12)), u64::from(u32_at(record, 16)));
     let mut end = at;
-    if count == u64::from(u16::MAX) || size == u64::from(u32::MAX) || start == u64::from(u32::MAX) {
-        let locator = at.checked_sub(LOCATOR_LEN).and_then(|from| bytes.get(from..at));
-        let locator =
-            locator.filter(|locator| locator.starts_with(&LOCATOR_64)).ok_or("a large archive has no locator")?;
+    let is_large = count == u64::from(u16::MAX) || size == u64::from(u32::MAX) || start == u64::from(u32::MAX);
+    let locator = at.checked_sub(LOCATOR_LEN).and_then(|from| bytes.get(from..at));
+    // Some writers add the record of large archives to small ones.
+    if let Some(locator) = locator.filter(|locator| locator.starts_with(&LOCATOR_64)) {
         let from = usize::try_from(u64_at(locator, 8)).unwrap_or(usize::MAX);
         let record = from.checked_add(END_64_LEN).and_then(|to| bytes.get(from..to));
         let record = record.filter(|record| record.starts_with(&END_64)).ok_or("a large archive has no directory")?;
         (count, size, start) = (u64_at(record, 32), u64_at(record, 40), u64_at(record, 48));
         end = from;
+    } else if is_large {
+        return Err("a large archive has no locator".into());
     }
     match (usize::try_from(start), start.checked_add(size)) {
         (Ok(start), Some(stop)) if stop == end as u64 => Ok((start, end, count)),
@@ -157,7 +159,7 @@ impl Member {
     ///
     /// # Errors
     /// If they are damaged, or there is not enough memory.
-    pub(super) fn unpacked(&self, archive: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) fn unpacked(&self, archive: &[u8]) -> Result<Vec<u8>, String> {
         let packed = &archive[self.range.clone()];
         let mut out: Vec<u8> = roomy(self.len).map_err(|error| error.to_string())?;
         if self.is_deflated {
@@ -173,26 +175,26 @@ impl Member {
     }
 
     /// Compares bytes of the member with its checksum.
-    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), String> {
         let found = checksum(!0, bytes) ^ !0;
         if found == self.checksum { Ok(()) } else { Err("its checksum is wrong; it is damaged".into()) }
     }
 }
 
 /// Writes an archive of stored members, one after another.
-pub(super) struct Writer<'w, 'p> {
+pub(crate) struct Writer<'w, 'p> {
     output: &'w mut Output<'p>,
     directory: Vec<u8>,
     count: u64,
 }
 
 impl<'w, 'p> Writer<'w, 'p> {
-    pub(super) fn new(output: &'w mut Output<'p>) -> Writer<'w, 'p> {
+    pub(crate) fn new(output: &'w mut Output<'p>) -> Writer<'w, 'p> {
         Writer { output, directory: Vec::new(), count: 0 }
     }
 
     /// Writes a member of two parts.
-    pub(super) fn put(&mut self, name: &str, parts: [&[u8]; 2]) -> Result<()> {
+    pub(crate) fn put(&mut self, name: &str, parts: [&[u8]; 2]) -> Result<()> {
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let checksum = parts.iter().fold(!0, |state, part| checksum(state, part)) ^ !0;
         let start = self.output.at;
@@ -226,7 +228,7 @@ impl<'w, 'p> Writer<'w, 'p> {
     }
 
     /// Writes the directory.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         let (start, size, count) = (self.output.at, self.directory.len() as u64, self.count);
         self.output.put(&self.directory)?;
         let is_large = count >= u64::from(u16::MAX) || start + size >= u64::from(u32::MAX);

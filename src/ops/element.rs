@@ -266,7 +266,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-fn item(x: &Tensor) -> Result<Scalar> {
+pub(crate) fn item(x: &Tensor) -> Result<Scalar> {
     if x.numel() != 1 {
         return Err(not_one(x));
     }

@@ -1,6 +1,8 @@
 //! Damaged and hostile files: each is loaded as some tensors, or is an error that names the file.
 
 use crate::{Folder, check_error, effort, put};
+use opfuse::device::allocator;
+use opfuse::exported::Program;
 use opfuse::formats::{npy, npz, safetensors};
 use opfuse::{DType, Error, Result, StateDict, Tensor, load};
 use std::collections::BTreeMap;
@@ -182,6 +184,59 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
             }
         }
     }
+}
+
+/// The checksum of zip archives.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step =
+        |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |s, _| (s >> 1) ^ (0xedb8_8320 & (!(s & 1) + 1)));
+    !bytes.iter().fold(!0, step)
+}
+
+/// Changes the text of an exported program, with checksums to match, and runs what can be loaded.
+#[test]
+fn damaged_programs_are_errors() {
+    const LIMIT: usize = 1 << 28;
+    let folder = Folder::new("program");
+    let (path, dir) = (folder.file("x.pt2"), concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/exported"));
+    let whole = std::fs::read(format!("{dir}/perceptron.pt2")).expect("it is checked in");
+    let arrays = npz::load(format!("{dir}/perceptron.npz")).expect("it is checked in");
+    let inputs = [arrays["0.in.0"].clone(), arrays["0.in.1"].clone()];
+    let find = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|window| window == part);
+    let start = find(&whole, b"{\"graph_module\"").expect("the program is stored");
+    let len = find(&whole[start..], b"PK\x07\x08").or_else(|| find(&whole[start..], b"PK\x03\x04"));
+    let len = len.expect("another member follows");
+    let len = whole[start..start + len].iter().rposition(|byte| *byte == b'}').expect("the text ends") + 1;
+    let before = crc32(&whole[start..start + len]).to_le_bytes();
+    allocator::set_limit(LIMIT);
+    let (mut loaded, mut ran) = (0, 0);
+    for seed in effort::seeds(CASES[0], CASES[1]) {
+        let mut random = Random(seed);
+        let mut bytes = whole.clone();
+        let text = &mut bytes[start..start + len];
+        for _ in 0..1 + random.below(2) {
+            let at = random.below(len);
+            match random.below(3) {
+                // Letters, digits and signs become others; the form stays, so that what is bound is wrong.
+                0 => text[at] = if text[at].is_ascii_digit() { b'0' + random.below(10) as u8 } else { text[at] },
+                1 => text[at] = if text[at].is_ascii_lowercase() { b'a' + random.below(26) as u8 } else { text[at] },
+                _ => text[at] = random.below(128) as u8,
+            }
+        }
+        let after = crc32(&bytes[start..start + len]).to_le_bytes();
+        for at in 0..bytes.len() - 4 {
+            if bytes[at..at + 4] == before {
+                bytes[at..at + 4].copy_from_slice(&after);
+            }
+        }
+        put(&path, &bytes);
+        let Ok(program) = Program::load(&path) else { continue };
+        loaded += 1;
+        ran += usize::from(program.call_eager(&inputs).is_ok());
+        let _text = format!("{program:?} {:?}", program.operators());
+    }
+    allocator::set_limit(usize::MAX);
+    assert!(ran > 0 && loaded > ran, "of {loaded} programs {ran} ran; damage is too much or too little");
 }
 
 /// Loads damaged forms of a file, and looks at every element of what comes.

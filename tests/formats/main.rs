@@ -1,10 +1,13 @@
 //! Files of tensors: what is written is read back, NumPy's files are read, and damaged files are errors.
 
+#[path = "../common/bits.rs"]
+mod bits;
 mod damaged;
 #[path = "../common/effort.rs"]
 mod effort;
 #[allow(unsafe_code, reason = "it plays another library, whose memory is given by pointers")]
 mod exchange;
+mod exported;
 mod files;
 mod state;
 

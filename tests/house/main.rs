@@ -26,7 +26,7 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 18] = [
+const FLOORS: [&str; 19] = [
     "error",
     "debug",
     "lru",
@@ -46,6 +46,7 @@ const FLOORS: [&str; 18] = [
     "autograd",
     "transforms",
     "compile",
+    "exported",
 ];
 
 /// Upward imports that stay: file, what it imports, why.

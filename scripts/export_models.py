@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Exports small PyTorch models with recorded inputs and outputs.
+
+    export_models.py FOLDER [NAME ...]
+
+Writes NAME.pt2 and NAME.npz for each model. The arrays are called `0.in.0`, `0.out.0`, `1.in.0` and so on: the number
+of the call, then that of the tensor. Weights and inputs are random, with fixed seeds. Gradients of the sum of cubes
+of the first output are `0.grad.NAME` for up to four parameters. Needs torch 2.9 or later, transformers and numpy. Stack
+traces keep file names and drop folders.
+"""
+
+import os
+import re
+import sys
+import warnings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+warnings.filterwarnings("ignore")
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch.export import Dim  # noqa: E402
+
+
+class Flat(torch.nn.Module):
+    """A model of transformers with a plain result."""
+
+    def __init__(self, model, **fixed):
+        super().__init__()
+        self.model, self.fixed = model, fixed
+
+    def forward(self, *inputs):
+        return self.model(*inputs, **self.fixed)[0]
+
+
+class Perceptron(torch.nn.Module):
+    """Writes a buffer, computes with sizes, takes a dict and a number, and returns a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16)
+        self.batch_norm, self.last = torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, *, scale=3, extra=None):
+        self.calls.add_(1)
+        y = self.batch_norm(self.norm(torch.nn.functional.gelu(self.first(x))))
+        n = x.shape[0]
+        halves = (y.view(n * 2, 8) + n).chunk(2, 1)
+        return {"out": self.last(y) * scale, "sum": halves[0] + halves[1], "calls": extra["k"] + self.calls}
+
+
+def transformer(name, **config):
+    import transformers
+
+    model = getattr(transformers, name)
+    return model(model.config_class(**config))
+
+
+def ids(*sizes):
+    return torch.randint(0, 99, sizes)
+
+
+SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+QUIET = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+def models():
+    """Name, model, calls, and dynamic shapes."""
+    batch, length = Dim("batch", min=1, max=64), Dim("length", min=2, max=32)
+    text = ((({0: batch, 1: length}),),)
+    yield "perceptron", Perceptron, [
+        ((torch.randn(n, 8),), {"scale": 3, "extra": {"k": torch.ones(1)}}) for n in (4, 4, 7)
+    ], {"x": {0: Dim("n", min=2, max=64)}, "scale": None, "extra": {"k": None}}
+    yield "encoder", lambda: torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), [
+        ((torch.randn(n, m, 32),), {}) for n, m in ((2, 8), (3, 5))
+    ], {"src": {0: batch, 1: length}}
+    yield "bert", lambda: Flat(transformer("BertModel", vocab_size=99, **SMALL, **QUIET)), [
+        ((ids(n, m),), {}) for n, m in ((2, 8), (3, 5))
+    ], text
+    yield "distilbert", lambda: Flat(
+        transformer("DistilBertModel", vocab_size=99, dim=32, n_layers=2, n_heads=4, hidden_dim=64)
+    ), [((ids(2, 8),), {})], None
+    yield "gpt2", lambda: Flat(
+        transformer("GPT2LMHeadModel", vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64), use_cache=False
+    ), [((ids(n, m),), {}) for n, m in ((2, 8), (3, 5))], text
+    yield "llama", lambda: Flat(
+        transformer("LlamaForCausalLM", vocab_size=99, num_key_value_heads=2, max_position_embeddings=64, **SMALL),
+        use_cache=False,
+    ), [((ids(n, m),), {}) for n, m in ((2, 8), (3, 5))], text
+    yield "qwen3", lambda: Flat(
+        transformer("Qwen3ForCausalLM", vocab_size=99, num_key_value_heads=2, head_dim=8, max_position_embeddings=64, **SMALL),
+        use_cache=False,
+    ), [((ids(2, 8),), {})], None
+    yield "vit", lambda: Flat(transformer("ViTModel", image_size=32, patch_size=8, **SMALL, **QUIET)), [
+        ((torch.randn(n, 3, 32, 32),), {}) for n in (2, 3)
+    ], (({0: batch},),)
+    yield "resnet", lambda: Flat(
+        transformer("ResNetModel", embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1])
+    ), [((torch.randn(n, 3, 64, 64),), {}) for n in (2, 3)], (({0: batch},),)
+    yield "convnext", lambda: Flat(
+        transformer("ConvNextModel", hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1], image_size=32)
+    ), [((torch.randn(2, 3, 32, 32),), {})], None
+    yield "t5", lambda: Flat(
+        transformer("T5EncoderModel", vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
+    ), [((ids(2, 8),), {})], None
+    yield "lstm", lambda: torch.nn.LSTM(8, 16, num_layers=2, batch_first=True, bidirectional=True), [
+        ((torch.randn(2, 5, 8),), {})
+    ], None
+
+
+def leaves(value):
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def array(tensor):
+    tensor = tensor.detach()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy().copy()
+
+
+def without_folders(program):
+    for module in program.graph_module.modules():
+        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+            if trace := node.meta.get("stack_trace"):
+                node.meta["stack_trace"] = re.sub(r'File "[^"]*/', 'File "', trace)
+
+
+def export(folder, name, make, calls, dynamic):
+    torch.manual_seed(0)
+    model = make()
+    trains = name == "perceptron"
+    model.train(trains)
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    program = torch.export.export(model, *calls[0], dynamic_shapes=dynamic)
+    without_folders(program)
+    torch.export.save(program, os.path.join(folder, f"{name}.pt2"))
+    model.load_state_dict(state)
+    arrays = {}
+    for number, (args, kwargs) in enumerate(calls):
+        model.zero_grad()
+        outputs = leaves(model(*args, **kwargs))
+        arrays |= {f"{number}.in.{at}": array(leaf) for at, leaf in enumerate(leaves((args, kwargs)))}
+        arrays |= {f"{number}.out.{at}": array(leaf) for at, leaf in enumerate(outputs)}
+        if number == 0:
+            outputs[0].pow(3).sum().backward()
+            parameters = [(key, value.grad) for key, value in model.named_parameters() if value.grad is not None]
+            step = max(1, len(parameters) // 4)
+            arrays |= {f"0.grad.{key}": array(gradient) for key, gradient in parameters[::step]}
+    np.savez(os.path.join(folder, f"{name}.npz"), **arrays)
+    print(name, sum(len(array.shape) >= 0 for array in arrays.values()), "arrays")
+
+
+def main():
+    folder, *wanted = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    torch.manual_seed(1)
+    for name, make, calls, dynamic in models():
+        if wanted and name not in wanted:
+            continue
+        try:
+            export(folder, name, make, calls, dynamic)
+        except Exception as error:  # noqa: BLE001
+            print(f"{name}: {type(error).__name__}: {str(error)[:600]}")
+
+
+if __name__ == "__main__":
+    main()

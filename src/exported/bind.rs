@@ -1,0 +1,270 @@
+//! From the data of a program to steps that run: names become slots, and targets become operators.
+//!
+//! Everything that can be wrong with a call besides its tensors is found here, so a program that loads has all its
+//! operators. Those that are missing are reported together.
+
+use crate::device::Device;
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::value::{TensorLayout, Value};
+use crate::exported::model::{Arg, Graph, Node, Size};
+use crate::exported::numbers::NumberOp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A place for a value while a block runs.
+pub(super) type Slot = usize;
+
+/// A graph whose names are slots.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) inputs: Vec<Target>,
+    pub(super) steps: Vec<Step>,
+    pub(super) outputs: Vec<Source>,
+    pub(super) n_slots: usize,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) call: Call,
+    pub(super) arguments: Vec<(String, Source)>,
+    pub(super) results: Vec<Target>,
+    /// Slots that nothing reads after this call.
+    pub(super) last: Vec<Slot>,
+    /// What is called, and where in the Python source.
+    pub(super) place: Arc<str>,
+}
+
+/// What a step calls.
+#[derive(Debug)]
+pub(super) enum Call {
+    Operator(Operator),
+    /// Arithmetic on sizes.
+    Number(NumberOp),
+    /// A graph, with gradients recorded or not.
+    WithGradients,
+    /// A graph, with autocast or not.
+    WithAutocast,
+    /// One of two graphs, by a truth value.
+    Cond,
+}
+
+/// Where an argument comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Slot(Slot),
+    Value(Value),
+    /// Whole numbers, some of them computed.
+    Ints(Vec<Source>),
+    Tensors(Vec<Slot>),
+    OptionalTensors(Vec<Option<Slot>>),
+    Block(Arc<Block>),
+}
+
+/// Where a result goes.
+#[derive(Debug)]
+pub(super) enum Target {
+    Slot(Slot),
+    /// The parts of a list.
+    List(Vec<Slot>),
+    Ignored,
+}
+
+/// Operators that are not there: how often each is called, and where first.
+pub(super) type Missing = BTreeMap<String, (usize, String)>;
+
+/// Binds a graph.
+///
+/// # Errors
+/// What is wrong with it. Missing operators are no error here; they are added to `missing`.
+pub(super) fn bind(graph: &Graph, missing: &mut Missing) -> Result<Block, String> {
+    let mut names = Names(BTreeMap::new());
+    let inputs = graph.inputs.iter().map(|input| names.target(input)).collect::<Result<_, _>>()?;
+    let mut steps = Vec::new();
+    for node in &graph.nodes {
+        let place = match node.line.is_empty() {
+            true => node.target.clone(),
+            false => format!("{} at {}", node.target, node.line),
+        };
+        let bound = step(node, &mut names, missing).map_err(|what| format!("{place}: {what}"))?;
+        steps.extend(bound.map(|step| Step { place: place.into(), ..step }));
+    }
+    let outputs = graph.outputs.iter().map(|output| names.source(output, missing)).collect::<Result<Vec<_>, _>>()?;
+    let n_slots = names.0.len();
+    mark_last(&mut steps, &outputs, n_slots);
+    Ok(Block { inputs, steps, outputs, n_slots })
+}
+
+fn step(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Option<Step>, String> {
+    let call = match call(&node.target) {
+        Ok(call) => call,
+        Err(()) => {
+            let (count, _) = missing.entry(node.target.clone()).or_insert_with(|| (0, node.line.clone()));
+            *count += 1;
+            None
+        }
+    };
+    let argument = |(name, arg): &(String, Arg)| Ok((name.clone(), names.source(arg, missing)?));
+    let arguments = node.inputs.iter().map(argument).collect::<Result<Vec<_>, String>>()?;
+    let results = node.outputs.iter().map(|output| names.target(output)).collect::<Result<_, _>>()?;
+    Ok(call.map(|call| Step { call, arguments, results, last: Vec::new(), place: "".into() }))
+}
+
+/// What a target stands for: `Ok(None)` for what needs no call.
+fn call(target: &str) -> Result<Option<Call>, ()> {
+    if let Some(number) = NumberOp::from_target(target) {
+        return Ok(Some(Call::Number(number)));
+    }
+    if let Some(name) = target.strip_prefix("torch.ops.higher_order.") {
+        return match name {
+            "wrap_with_set_grad_enabled" => Ok(Some(Call::WithGradients)),
+            "wrap_with_autocast" => Ok(Some(Call::WithAutocast)),
+            "cond" => Ok(Some(Call::Cond)),
+            _ => Err(()),
+        };
+    }
+    let mut parts = target.strip_prefix("torch.ops.").ok_or(())?.splitn(3, '.');
+    let (Some(namespace), Some(name), Some(overload)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(());
+    };
+    // Facts of the export that hold for tensors of the dtypes and devices it was made for.
+    if matches!(name, "_assert_tensor_metadata" | "_assert_async") {
+        return Ok(None);
+    }
+    let overload = if overload == "default" { "" } else { overload };
+    let found = Dispatcher::global().find_schema(&format!("{namespace}::{name}"), overload);
+    found.map(|operator| Some(Call::Operator(operator))).map_err(|_| ())
+}
+
+/// The slots of names.
+struct Names(BTreeMap<String, Slot>);
+
+impl Names {
+    fn define(&mut self, name: &str) -> Result<Slot, String> {
+        let slot = self.0.len();
+        match self.0.insert(name.to_owned(), slot) {
+            None => Ok(slot),
+            Some(_) => Err(format!("the value {name:?} is there twice")),
+        }
+    }
+
+    fn slot(&self, name: &str) -> Result<Slot, String> {
+        self.0.get(name).copied().ok_or_else(|| format!("the value {name:?} is used before it is there"))
+    }
+
+    fn target(&mut self, arg: &Arg) -> Result<Target, String> {
+        Ok(match arg {
+            Arg::Name(name) if name.is_empty() => Target::Ignored,
+            Arg::Name(name) => Target::Slot(self.define(name)?),
+            Arg::Names(names) => {
+                let name = |name: &Option<String>| name.clone().ok_or("a result without a name".to_owned());
+                let names: Vec<String> = names.iter().map(name).collect::<Result<_, _>>()?;
+                Target::List(names.iter().map(|name| self.define(name)).collect::<Result<_, _>>()?)
+            }
+            Arg::None
+            | Arg::Int(_)
+            | Arg::Float(_)
+            | Arg::Bool(_)
+            | Arg::Str(_)
+            | Arg::Ints(_)
+            | Arg::Floats(_)
+            | Arg::Bools(_)
+            | Arg::DType(_)
+            | Arg::MemoryFormat(_)
+            | Arg::Layout
+            | Arg::Device(_)
+            | Arg::Graph(_) => Target::Ignored,
+        })
+    }
+
+    fn source(&self, arg: &Arg, missing: &mut Missing) -> Result<Source, String> {
+        Ok(Source::Value(match arg {
+            Arg::Name(name) => return self.slot(name).map(Source::Slot),
+            Arg::Names(names) if names.iter().all(Option::is_some) => {
+                let slots = names.iter().flatten().map(|name| self.slot(name));
+                return Ok(Source::Tensors(slots.collect::<Result<_, _>>()?));
+            }
+            Arg::Names(names) => {
+                let slot = |name: &Option<String>| name.as_ref().map(|name| self.slot(name)).transpose();
+                return Ok(Source::OptionalTensors(names.iter().map(slot).collect::<Result<_, _>>()?));
+            }
+            Arg::Ints(sizes) => {
+                let size = |size: &Size| match size {
+                    Size::Is(number) => Ok(Source::Value(Value::Int(*number))),
+                    Size::Of(name) => self.slot(name).map(Source::Slot),
+                };
+                return Ok(Source::Ints(sizes.iter().map(size).collect::<Result<_, _>>()?));
+            }
+            Arg::Graph(graph) => return Ok(Source::Block(Arc::new(bind(graph, missing)?))),
+            Arg::None => Value::None,
+            Arg::Int(number) => Value::Int(*number),
+            Arg::Float(number) => Value::Float(*number),
+            Arg::Bool(flag) => Value::Bool(*flag),
+            Arg::Str(text) => Value::Str(text.as_str().into()),
+            Arg::Floats(numbers) => Value::FloatList(numbers.clone()),
+            Arg::Bools(flags) => Value::BoolList(flags.clone()),
+            Arg::DType(dtype) => Value::DType(*dtype),
+            Arg::MemoryFormat(format) => Value::MemoryFormat(*format),
+            Arg::Layout => Value::Layout(TensorLayout::Strided),
+            Arg::Device(device) => Value::Device(device.parse::<Device>().map_err(|error| error.to_string())?),
+        }))
+    }
+}
+
+impl Block {
+    /// Adds how often each operator is called.
+    pub(super) fn count(&self, counts: &mut BTreeMap<String, usize>) {
+        for step in &self.steps {
+            if let Call::Operator(operator) = &step.call {
+                *counts.entry(operator.name().to_string()).or_default() += 1;
+            }
+            for (_, source) in &step.arguments {
+                if let Source::Block(block) = source {
+                    block.count(counts);
+                }
+            }
+        }
+    }
+}
+
+/// Notes at each step which slots nothing reads later, so that their values can be dropped there.
+fn mark_last(steps: &mut [Step], outputs: &[Source], n_slots: usize) {
+    let mut is_needed = vec![false; n_slots];
+    outputs.iter().for_each(|output| output.slots(&mut |slot| is_needed[slot] = true));
+    for step in steps.iter_mut().rev() {
+        let mut last = Vec::new();
+        let mut read = |slot: Slot| {
+            if !std::mem::replace(&mut is_needed[slot], true) {
+                last.push(slot);
+            }
+        };
+        step.arguments.iter().for_each(|(_, source)| source.slots(&mut read));
+        // Results that nothing reads.
+        let results = step.results.iter().flat_map(Target::slots);
+        results.for_each(&mut read);
+        step.last = last;
+    }
+}
+
+impl Source {
+    fn slots(&self, each: &mut dyn FnMut(Slot)) {
+        match self {
+            Source::Slot(slot) => each(*slot),
+            Source::Ints(parts) => parts.iter().for_each(|part| part.slots(each)),
+            Source::Tensors(slots) => slots.iter().for_each(|slot| each(*slot)),
+            Source::OptionalTensors(slots) => slots.iter().flatten().for_each(|slot| each(*slot)),
+            Source::Value(_) | Source::Block(_) => {}
+        }
+    }
+}
+
+impl Target {
+    fn slots(&self) -> Vec<Slot> {
+        match self {
+            Target::Slot(slot) => vec![*slot],
+            Target::List(slots) => slots.clone(),
+            Target::Ignored => Vec::new(),
+        }
+    }
+}
