@@ -42,6 +42,9 @@ impl FromStr for OperatorName {
 /// How deep lists may nest. Types and literals are read and dropped by recursion.
 const MAX_NESTING: usize = 16;
 
+/// The greatest length of a list of fixed length. Defaults are repeated so often.
+const MAX_LENGTH: usize = 1 << 10;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -193,7 +196,9 @@ impl<'a> Parser<'a> {
         }
         let at = self.skip_blanks();
         let digits = self.scan(|byte| byte.is_ascii_digit());
-        let n = digits.parse().map_err(|_| self.error(at, "expected ']' or the length of the list".into()))?;
+        let n = digits.parse().ok().filter(|&n| n <= MAX_LENGTH);
+        let n =
+            n.ok_or_else(|| self.error(at, format!("expected ']' or the length of the list, up to {MAX_LENGTH}")))?;
         self.expect("]")?;
         Ok(Some(n))
     }

@@ -34,11 +34,12 @@ pub fn checked_numel(op: &str, sizes: &[usize], element_bytes: usize) -> Result<
     }
 }
 
-/// Row-major strides of a shape. A size of 0 counts as 1.
+/// Row-major strides of a shape. A size of 0 counts as 1. A shape without elements may have sizes whose product is too
+/// large; such strides are the largest there are.
 pub fn contiguous_strides(sizes: &[usize]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(1, sizes.len());
     for dim in (0..sizes.len().saturating_sub(1)).rev() {
-        strides[dim] = strides[dim + 1] * sizes[dim + 1].max(1);
+        strides[dim] = strides[dim + 1].saturating_mul(sizes[dim + 1].max(1));
     }
     strides
 }
@@ -49,7 +50,7 @@ pub fn strides_in_order(sizes: &[usize], order: &[usize]) -> Strides {
     let mut step = 1;
     for &dim in order.iter().rev() {
         strides[dim] = step;
-        step *= sizes[dim].max(1);
+        step = usize::saturating_mul(step, sizes[dim].max(1));
     }
     strides
 }

@@ -18,7 +18,7 @@ use super::dtype::DType;
 use super::graph::{Graph, Node, NodeId, NodeKind};
 use super::op::Op;
 use super::scalar::Scalar;
-use super::shape::{checked_numel, contiguous_strides};
+use super::shape::contiguous_strides;
 use super::types::TensorType;
 use super::verify::verify;
 use crate::error::{Error, Result};
@@ -199,8 +199,9 @@ fn parse_type(text: &str) -> Option<TensorType> {
     let (sizes, strides) = inside.split_once(':').map_or((inside, None), |(sizes, strides)| (sizes, Some(strides)));
     let list = |text: &str| split_list(text).map(|item| item.parse().ok()).collect::<Option<_>>();
     let sizes: super::shape::Sizes = list(sizes)?;
-    // An expanded tensor may have more elements than there is memory for, and a contiguous one may not.
-    let contiguous = || checked_numel("graph", &sizes, dtype.size()).ok().map(|_| contiguous_strides(&sizes));
+    // An expanded tensor may have more elements than can be counted, and a contiguous one may not.
+    let is_countable = sizes.contains(&0) || sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size)).is_some();
+    let contiguous = || is_countable.then(|| contiguous_strides(&sizes));
     let strides = strides.map_or_else(contiguous, list)?;
     (strides.len() == sizes.len()).then_some(TensorType { dtype, sizes, strides, number })
 }
