@@ -25,10 +25,11 @@ use crate::dispatch::value::Value;
 use crate::error::{Error, Result};
 use crate::formats::StateDict;
 use crate::formats::file::Mapped;
+use crate::ir::DType;
 use crate::tensor::handle::Tensor;
 use archive::Archive;
 use bind::{Block, Missing, bind};
-use model::{Arg, InputSpec, Model, OutputSpec, TensorMeta};
+use model::{Arg, InputSpec, Model, OutputSpec, Size, TensorMeta};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,12 +92,29 @@ enum Taken {
     Dropped,
 }
 
-/// An argument that a program takes.
+/// An argument that a program takes: its name, and dtype and sizes if it is a tensor.
 #[derive(Debug, Clone)]
 pub struct InputInfo {
-    /// The name in the program.
-    pub name: String,
+    name: String,
     meta: Option<TensorMeta>,
+}
+
+impl InputInfo {
+    /// The name in the program.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The dtype, if it is a tensor.
+    pub fn dtype(&self) -> Option<DType> {
+        self.meta.as_ref()?.dtype
+    }
+
+    /// The size of each dim. `None` stands for a symbolic size.
+    pub fn sizes(&self) -> Vec<Option<usize>> {
+        let fixed = |size: &Size| if let Size::Is(size) = size { usize::try_from(*size).ok() } else { None };
+        self.meta.iter().flat_map(|meta| meta.sizes.iter().map(fixed)).collect()
+    }
 }
 
 impl fmt::Display for InputInfo {

@@ -37,6 +37,9 @@ use Policy::{F32, Lower, Promote};
 
 /// The operators that convert, by the name of all their overloads: the policy on the CPU, and the policy on
 /// accelerators. Products gain more from 16 bits on accelerators, so there more of the other operators run in f32.
+///
+/// This is PyTorch's list, which is one of names, and it stands here as one so that the two can be compared. A policy
+/// is for all overloads of a name, rows and composites alike. A name that no operator has yet takes effect with it.
 pub(crate) const POLICIES: &[(Option<Policy>, Option<Policy>, &str)] = &[
     (
         Some(Lower),
