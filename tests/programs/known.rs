@@ -154,7 +154,8 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "requires_grad of an input that is set inside",
         matches: |case, found| {
-            found.kind == "outcome" && has(&case.body, &|s| matches!(s, Statement::RequireGrad { .. }))
+            let is_seen = ["outcome", "requires grad"].contains(&found.kind);
+            is_seen && has(&case.body, &|s| matches!(s, Statement::RequireGrad { .. }))
         },
     },
     Known {
@@ -162,6 +163,20 @@ pub(crate) const KNOWN: &[Known] = &[
         matches: |case, found| {
             let is_backward = has(&case.body, &|s| matches!(s, Statement::Backward { .. }));
             is_backward && found.place == "backward" && found.compiled.contains("through the graph a second time")
+        },
+    },
+    Known {
+        name: "a gradient of results without elements: zeros or none",
+        matches: |_, found| {
+            let is_none = |text: &str| text == "Ok(())" || text == "none";
+            found.kind == "dtype" && found.place.contains("gradient") && is_none(&found.compiled)
+        },
+    },
+    Known {
+        name: "gradients of what a captured view was made from, after a write without gradients",
+        matches: |case, found| {
+            let has_guard = has(&case.body, &|s| matches!(s, Statement::Open { .. }));
+            found.place.starts_with("gradient of leaf of captured") && found.kind == "bits" && writes(case) && has_guard
         },
     },
 ];

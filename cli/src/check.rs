@@ -1,0 +1,182 @@
+//! `opfuse check`: a program against recorded arrays.
+
+use crate::{Fallible, Outcome, data};
+use indicatif::ProgressBar;
+use opfuse::autograd::no_grad;
+use opfuse::exported::Program;
+use opfuse::{DType, Tensor};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The program.
+    model: PathBuf,
+    /// Recorded arrays: `0.in.0`, `0.in.1`, …, `0.out.0`, …, `1.in.0`, …. The first number is that of the call.
+    #[arg(long)]
+    data: PathBuf,
+    /// The largest error that passes, relative to the largest element of the output. By default 1e-4 for f32 and f64,
+    /// and 0.02 for f16 and bf16.
+    #[arg(long)]
+    tolerance: Option<f64>,
+}
+
+/// What was found of an output.
+struct Found {
+    /// The largest difference.
+    error: f64,
+    /// The same relative to the largest element.
+    relative: f64,
+    /// The same in units of the last place of each element.
+    ulps: f64,
+    has_same_bits: bool,
+    /// Why it does not pass.
+    fault: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, json: bool) -> Fallible<Outcome> {
+    let all = opfuse::load(&arguments.data)?;
+    // Each has the state of its own calls.
+    let (eager, compiled) = (Program::load(&arguments.model)?, Program::load(&arguments.model)?);
+    let calls: Vec<usize> = (0..).take_while(|call| all.contains_key(&format!("{call}.out.0"))).collect();
+    if calls.is_empty() {
+        return Err(format!("{}: it has no array 0.out.0", arguments.data.display()).into());
+    }
+    let (mut passed, mut failed, mut rows) = (0, 0, Vec::new());
+    let progress = ProgressBar::new(calls.len() as u64);
+    let _unrecorded = no_grad();
+    for call in calls {
+        let outcome = check(&eager, &compiled, &all, call, arguments.tolerance);
+        match &outcome {
+            Ok(found) if found.iter().all(|found| found.fault.is_none()) => passed += 1,
+            Ok(_) | Err(_) => failed += 1,
+        }
+        if json {
+            rows.push(row(call, &outcome));
+        } else {
+            progress.suspend(|| print(call, &outcome));
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    if json {
+        println!("{:#}", json!({"calls": rows, "passed": passed, "failed": failed}));
+    } else {
+        println!("check: {passed} passed, {failed} failed");
+    }
+    Ok(if failed == 0 { Outcome::Fine } else { Outcome::Different })
+}
+
+fn print(call: usize, outcome: &Fallible<Vec<Found>>) {
+    match outcome {
+        Err(error) => println!("call {call}: FAILED: {error}"),
+        Ok(found) => {
+            for (at, Found { error, relative, ulps, has_same_bits, fault }) in found.iter().enumerate() {
+                let bits = if *has_same_bits { "compiled bits = eager bits" } else { "compiled bits differ" };
+                let verdict = fault.as_ref().map_or("ok".to_owned(), |fault| format!("FAILED: {fault}"));
+                println!(
+                    "call {call} output {at}: error {error:.3e}, relative {relative:.3e}, {ulps:.0} ulp, {bits}: {verdict}"
+                );
+            }
+        }
+    }
+}
+
+fn row(call: usize, outcome: &Fallible<Vec<Found>>) -> serde_json::Value {
+    match outcome {
+        Err(error) => json!({"call": call, "error": error.to_string()}),
+        Ok(found) => {
+            let outputs: Vec<_> = found
+                .iter()
+                .map(|found| {
+                    json!({
+                        "error": found.error, "relative": found.relative, "ulps": found.ulps,
+                        "same_bits": found.has_same_bits, "fault": found.fault,
+                    })
+                })
+                .collect();
+            json!({"call": call, "outputs": outputs})
+        }
+    }
+}
+
+/// Runs one recorded call, eagerly and compiled.
+fn check(
+    eager: &Program,
+    compiled: &Program,
+    all: &opfuse::StateDict,
+    call: usize,
+    tolerance: Option<f64>,
+) -> Fallible<Vec<Found>> {
+    let inputs = data::fitted(eager, data::recorded(all, call, "in"))?;
+    let wanted = data::recorded(all, call, "out");
+    let (found, again) = (eager.call_eager(&inputs)?, compiled.call(&inputs)?);
+    if found.len() != wanted.len() {
+        return Err(format!("the program has {} outputs, and {} were recorded", found.len(), wanted.len()).into());
+    }
+    let pairs = found.iter().zip(&again).zip(&wanted);
+    pairs.map(|((found, again), wanted)| compare(found, again, wanted, tolerance)).collect()
+}
+
+fn compare(found: &Tensor, again: &Tensor, wanted: &Tensor, tolerance: Option<f64>) -> Fallible<Found> {
+    let has_same_bits = bits(found)? == bits(again)? && found.sizes() == again.sizes();
+    if found.sizes() != wanted.sizes() {
+        let fault = Some(format!("it has sizes {:?}, and {:?} were recorded", found.sizes(), wanted.sizes()));
+        return Ok(Found { error: f64::NAN, relative: f64::NAN, ulps: f64::NAN, has_same_bits, fault });
+    }
+    let (a, b) = (values(found)?, values(wanted)?);
+    let largest = b.iter().filter(|x| x.is_finite()).fold(0.0, |largest: f64, x| largest.max(x.abs()));
+    let (mut error, mut ulps, mut is_odd) = (0.0f64, 0.0f64, false);
+    for (&a, &b) in a.iter().zip(&b) {
+        if a == b || a.is_nan() && b.is_nan() {
+            continue;
+        }
+        is_odd |= !(a - b).is_finite();
+        error = error.max((a - b).abs());
+        ulps = ulps.max((a - b).abs() / unit(b, found.dtype()));
+    }
+    let relative = if error == 0.0 { 0.0 } else { error / largest };
+    let allowed = tolerance.unwrap_or(match found.dtype() {
+        DType::F16 | DType::BF16 => 0.02,
+        DType::F32 | DType::F64 => 1e-4,
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 0.0,
+    });
+    let fault = match () {
+        () if is_odd => Some("a NaN or an infinity is not where it was recorded".to_owned()),
+        () if relative.is_nan() || relative > allowed => Some(format!("the relative error is above {allowed:e}")),
+        () if !has_same_bits => Some("compiled and eager bits differ".to_owned()),
+        () => None,
+    };
+    Ok(Found { error, relative, ulps, has_same_bits, fault })
+}
+
+/// The distance between numbers of a dtype near `x`.
+fn unit(x: f64, dtype: DType) -> f64 {
+    let (digits, least) = match dtype {
+        DType::F16 => (10, -24),
+        DType::BF16 => (7, -133),
+        DType::F32 => (23, -149),
+        DType::F64 => (52, -1074),
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return 1.0,
+    };
+    let exponent = if x == 0.0 { least } else { x.abs().log2().floor() as i32 - digits };
+    2f64.powi(exponent.max(least))
+}
+
+fn values(x: &Tensor) -> opfuse::Result<Vec<f64>> {
+    x.to_dtype(DType::F64)?.contiguous()?.to_vec::<f64>()
+}
+
+/// The elements without a conversion, so that NaNs and negative zeros count.
+fn bits(x: &Tensor) -> opfuse::Result<Vec<u64>> {
+    let x = x.contiguous()?;
+    Ok(match x.dtype() {
+        DType::F64 => x.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect(),
+        DType::F32 => x.to_vec::<f32>()?.into_iter().map(|x| x.to_bits().into()).collect(),
+        DType::F16 => x.to_vec::<opfuse::f16>()?.into_iter().map(|x| x.to_bits().into()).collect(),
+        DType::BF16 => x.to_vec::<opfuse::bf16>()?.into_iter().map(|x| x.to_bits().into()).collect(),
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            x.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().map(|x| x as u64).collect()
+        }
+    })
+}
