@@ -6,6 +6,7 @@
 use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use super::simplify::simplify;
+use super::unroll::unroll;
 use crate::error::Result;
 use crate::fusion::region::{LoadId, Region, Value, ValueId, Walk};
 use crate::ir::attrs::{Arange, Attributes};
@@ -33,6 +34,23 @@ pub struct Lowered {
 /// # Errors
 /// If a body does not type, which a verified graph rules out.
 pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered> {
+    lower_with(graph, region, order, ShortFolds::Kept)
+}
+
+/// What becomes of folds over a few elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShortFolds {
+    /// They are folds.
+    Kept,
+    /// They are unrolled where that pays ([`super::unroll`]).
+    Unrolled,
+}
+
+/// Like [`lower`], and says what becomes of short folds.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: ShortFolds) -> Result<Lowered> {
     let mut builder = Builder { graph, region, kernel: Kernel::default(), interned: HashMap::new(), iotas: Vec::new() };
     for (id, load) in region.loads.iter() {
         builder.kernel.operands.push(operand(graph, region, id, load));
@@ -56,10 +74,24 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
     accesses.extend(iotas);
     // A range that is an output of its own group is stored like any value.
     let stored = |walk: &Walk| access(walk, graph[walk.node].ty.dtype.size(), n_rows);
-    let outputs = region.outputs.iter().map(|(_, walk)| stored(walk)).collect();
+    let outputs: Vec<Access> = region.outputs.iter().map(|(_, walk)| stored(walk)).collect();
     let mut operands: Vec<Option<NodeId>> =
         loads().map(|(load, operand)| (operand.source == Source::Memory).then_some(load.node)).collect();
     operands.resize(accesses.len(), None);
+    if folds == ShortFolds::Unrolled
+        && let Some(unrolled) = unroll(&kernel, &region.rows, &region.inner, &accesses, &outputs)
+    {
+        let operands = unrolled.origins.iter().map(|&slot| operands[slot]).collect();
+        let outputs = outputs.into_iter().map(|access| Access { inner: LoopStrides::new(), ..access }).collect();
+        let kernel = simplify(unrolled.kernel);
+        let geometry = Geometry::plan(&kernel, &region.rows, &[], unrolled.accesses, outputs, order);
+        return Ok(Lowered {
+            kernel,
+            geometry,
+            operands,
+            outputs: region.outputs.iter().map(|(_, walk)| walk.node).collect(),
+        });
+    }
     let geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs, order);
     let outputs = region.outputs.iter().map(|(_, walk)| walk.node).collect();
     Ok(Lowered { kernel, geometry, operands, outputs })

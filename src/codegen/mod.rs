@@ -20,6 +20,7 @@ pub mod product;
 mod simplify;
 pub mod tier;
 pub mod tier_up;
+mod unroll;
 pub mod vm;
 pub mod x64;
 

@@ -7,7 +7,7 @@ use super::executable::Executable;
 use super::launch::{Launch, Slot};
 use super::schedule::Schedule;
 use super::single::Single;
-use crate::codegen::lower::lower;
+use crate::codegen::lower::{ShortFolds, lower_with};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::Code;
 use crate::codegen::{Kernel, LoopOrder};
@@ -366,8 +366,11 @@ impl<'g> Builder<'g> {
         nodes: &[NodeId],
         order: LoopOrder,
     ) -> Result<Launch, Reason> {
-        let lowered =
-            lower(self.graph, region, order).map_err(|error| TierLimit::NotLowered { error: Arc::new(error) })?;
+        // A kernel in blocks keeps its rows, and a GPU folds a short row in one thread.
+        let is_free = self.blocks == BlockMode::Blocks && order == LoopOrder::OfMemory;
+        let folds = if is_free { ShortFolds::Unrolled } else { ShortFolds::Kept };
+        let lowered = lower_with(self.graph, region, order, folds)
+            .map_err(|error| TierLimit::NotLowered { error: Arc::new(error) })?;
         (self.accepts)(&lowered.kernel)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let code = Code::new(self.tier, &lowered.kernel, &lowered.geometry)?;

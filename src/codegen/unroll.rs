@@ -1,0 +1,371 @@
+//! Unrolls short folds: a kernel over rows of a few elements becomes one without inner elements.
+//!
+//! The windows of a pooling or of a depthwise convolution have a handful of elements each, at other offsets of the same
+//! memory. As a fold, every window is a row of its own, and a row takes many times longer to start than to walk. Here
+//! each inner element becomes an operand with an offset of its own, and the fold becomes a tree of prims over them. The
+//! result is a pointwise kernel whose vectors run along the rows.
+//!
+//! The tree is the one of [`super::kernel`], so the bits stay. Partial results without elements are left out, because
+//! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
+//! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
+
+use super::geometry::{Access, CACHE_LINE};
+use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
+use crate::ir::Combine;
+use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// Most inner elements of a fold that is unrolled: one per partial result.
+const MAX_ELEMENTS: usize = FOLD_LANES;
+/// Most operands of an unrolled kernel.
+const MAX_OPERANDS: usize = 96;
+/// Most instructions of an unrolled kernel.
+const MAX_INSTS: usize = 768;
+/// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
+const MAX_STRIDE: usize = 16;
+/// Fewest rows along the vector loop.
+const MIN_LANES: usize = 4;
+
+/// An unrolled kernel, and how it accesses memory.
+pub(super) struct Unrolled {
+    pub(super) kernel: Kernel,
+    /// One per operand of the new kernel.
+    pub(super) accesses: Vec<Access>,
+    /// The operand of the old kernel that each operand stands for.
+    pub(super) origins: Vec<usize>,
+}
+
+/// Unrolls the folds of a kernel over `rows` and `inner` loops, where that pays. Outputs keep their order and their row
+/// strides.
+pub(super) fn unroll(
+    kernel: &Kernel,
+    rows: &[usize],
+    inner: &[usize],
+    operands: &[Access],
+    outputs: &[Access],
+) -> Option<Unrolled> {
+    let count: usize = inner.iter().product();
+    let pays = kernel.has_folds()
+        && (2..=MAX_ELEMENTS).contains(&count)
+        && is_small(kernel, count)
+        && kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row)
+        && kernel.gathered().is_empty()
+        && is_smooth(kernel, rows, operands, outputs);
+    if !pays {
+        return None;
+    }
+    let mut unroller = Unroller {
+        old: kernel,
+        count,
+        operands,
+        new: Kernel::default(),
+        accesses: Vec::new(),
+        origins: Vec::new(),
+        interned: HashMap::new(),
+    };
+    let places: Vec<SmallVec<[usize; 4]>> = (0..count).map(|element| place(inner, element)).collect();
+    let mut values: Vec<Copies> = Vec::with_capacity(kernel.insts.len());
+    for inst in &kernel.insts {
+        let value = match (inst.kind, inst.level) {
+            (Kind::Fold(combine), _) => smallvec![unroller.fold(combine, &inst.args, &values)],
+            (_, Level::Row) => smallvec![unroller.copy(inst, &values, &places[0], 0)],
+            (_, Level::Full) => {
+                places.iter().enumerate().map(|(nth, place)| unroller.copy(inst, &values, place, nth)).collect()
+            }
+        };
+        values.push(value);
+    }
+    for output in &kernel.outputs {
+        let value = values[output.value.index()][0];
+        unroller.new.outputs.push(super::kernel::Output { value, ..*output });
+    }
+    let Unroller { new, accesses, origins, .. } = unroller;
+    // A result that does not depend on memory would be a value per row, which pointwise kernels do not write.
+    let varies = new.outputs.iter().all(|output| new.inst(output.value).level == Level::Full);
+    (varies && accesses.len() <= MAX_OPERANDS).then_some(Unrolled { kernel: new, accesses, origins })
+}
+
+/// Whether the copies of instructions stay few.
+fn is_small(kernel: &Kernel, count: usize) -> bool {
+    let n_full = kernel.insts.iter().filter(|inst| inst.level == Level::Full).count();
+    kernel.insts.len() + n_full * count <= MAX_INSTS
+}
+
+/// Whether vectors along the rows read and write neighbours.
+fn is_smooth(kernel: &Kernel, rows: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
+    let Some(first) = outputs.first() else { return false };
+    // The loops that stay, ordered as `Geometry::plan` does.
+    let lanes = (0..rows.len()).filter(|&at| rows[at] != 1).min_by_key(|&at| (first.rows[at], std::cmp::Reverse(at)));
+    let Some(lanes) = lanes.filter(|&at| rows[at] >= MIN_LANES) else { return false };
+    let is_near = |(access, operand): (&Access, &Operand)| {
+        let (stride, bytes) = (access.rows[lanes], operand.dtype.size());
+        // Machine code reads narrow elements only where they are neighbours.
+        let most = if bytes < 4 { bytes } else { MAX_STRIDE };
+        operand.source == Source::Iota || stride == 0 || stride == bytes || stride <= most
+    };
+    let moves = operands.iter().any(|access| access.rows[lanes] != 0);
+    moves && first.rows[lanes] <= CACHE_LINE && operands.iter().zip(&kernel.operands).all(is_near)
+}
+
+/// The index of an inner element along each loop, row-major.
+fn place(inner: &[usize], element: usize) -> SmallVec<[usize; 4]> {
+    let mut rest = element;
+    let mut place: SmallVec<[usize; 4]> = inner
+        .iter()
+        .rev()
+        .map(|&size| {
+            let at = rest % size;
+            rest /= size;
+            at
+        })
+        .collect();
+    place.reverse();
+    place
+}
+
+/// A value at each inner element, or one value for all of them.
+type Copies = SmallVec<[Reg; 1]>;
+
+fn copy_at(copies: &Copies, nth: usize) -> Reg {
+    copies.get(nth).copied().unwrap_or(copies[0])
+}
+
+struct Unroller<'a> {
+    old: &'a Kernel,
+    /// The number of inner elements.
+    count: usize,
+    operands: &'a [Access],
+    new: Kernel,
+    accesses: Vec<Access>,
+    origins: Vec<usize>,
+    interned: HashMap<Inst, Reg>,
+}
+
+impl Unroller<'_> {
+    fn emit(&mut self, kind: Kind, args: &[Reg], ty: Ty) -> Reg {
+        if let Some(lit) = self.evaluated(kind, args) {
+            return self.emit(Kind::Lit(lit), &[], lit.ty);
+        }
+        let level = match kind {
+            Kind::Lit(_) => Level::Row,
+            Kind::Load(_) | Kind::Gather(_) | Kind::Fold(_) => Level::Full,
+            Kind::Prim(_) | Kind::Func(_) => {
+                args.iter().map(|&reg| self.new.inst(reg).level).max().unwrap_or(Level::Row)
+            }
+        };
+        let inst = Inst { kind, args: SmallVec::from_slice(args), ty, level };
+        if let Some(&reg) = self.interned.get(&inst) {
+            return reg;
+        }
+        let reg = Reg::new(self.new.insts.len());
+        self.interned.insert(inst.clone(), reg);
+        self.new.insts.push(inst);
+        reg
+    }
+
+    /// The value of a call on literals.
+    fn evaluated(&self, kind: Kind, args: &[Reg]) -> Option<Lit> {
+        let literal = |&reg: &Reg| match self.new.inst(reg).kind {
+            Kind::Lit(lit) => Some(lit),
+            Kind::Load(_) | Kind::Gather(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => None,
+        };
+        let lits = || args.iter().map(literal).collect::<Option<SmallVec<[Lit; 3]>>>();
+        match kind {
+            Kind::Prim(prim) => lits().map(|lits| eval::prim(prim, &lits)),
+            Kind::Func(func) => lits().map(|lits| eval::func(func, &lits)),
+            Kind::Lit(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Fold(_) => None,
+        }
+    }
+
+    fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
+        let tys: SmallVec<[Ty; 3]> = args.iter().map(|&reg| self.new.inst(reg).ty).collect();
+        let ty = prim.result(&tys).expect("the types of a fold are verified");
+        self.emit(Kind::Prim(prim), args, ty)
+    }
+
+    /// An instruction at one inner element. A value per row is the same at all of them.
+    fn copy(&mut self, inst: &Inst, values: &[Copies], place: &[usize], nth: usize) -> Reg {
+        let args: SmallVec<[Reg; 3]> = inst.args.iter().map(|arg| copy_at(&values[arg.index()], nth)).collect();
+        match inst.kind {
+            Kind::Load(slot) => self.load(slot as usize, place, inst.ty),
+            Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => {
+                self.emit(inst.kind, &args, inst.ty)
+            }
+        }
+    }
+
+    /// The element of an operand at one inner element. A position that no row moves is a number.
+    fn load(&mut self, slot: usize, place: &[usize], ty: Ty) -> Reg {
+        let old = &self.operands[slot];
+        let offset: i64 = place.iter().zip(&old.inner).map(|(&at, &stride)| at as i64 * stride as i64).sum();
+        let access = Access { base: old.base + offset, inner: SmallVec::new(), ..old.clone() };
+        let operand = self.old.operands[slot];
+        if operand.source == Source::Iota && access.rows.iter().all(|&stride| stride == 0) {
+            return self.emit(Kind::Lit(Lit::i64(access.base)), &[], Ty::I64);
+        }
+        let known = |&at: &usize| self.origins[at] == slot && self.accesses[at] == access;
+        let at = (0..self.accesses.len()).find(known).unwrap_or_else(|| {
+            self.new.operands.push(operand);
+            self.accesses.push(access);
+            self.origins.push(slot);
+            self.accesses.len() - 1
+        });
+        self.emit(Kind::Load(at as u16), &[], ty)
+    }
+
+    /// All inner elements of a value combined, in the order of a fold.
+    fn fold(&mut self, combine: Combine, args: &[Reg], values: &[Copies]) -> Reg {
+        let copies = |arg: Reg| (0..self.count).map(move |nth| copy_at(&values[arg.index()], nth));
+        let mut partial: SmallVec<[Reg; FOLD_LANES]> = copies(args[0]).collect();
+        if let Combine::ArgMax | Combine::ArgMin = combine {
+            let indices: SmallVec<[Reg; FOLD_LANES]> = copies(args[1]).collect();
+            return self.best_index(combine, &partial, &indices);
+        }
+        let ty = self.new.inst(partial[0]).ty;
+        if combine == Combine::Sum && ty.is_float() {
+            let zero = self.emit(Kind::Lit(Lit::number(ty, 0.0)), &[], ty);
+            partial[0] = self.prim(Prim::Add, &[partial[0], zero]);
+        }
+        let mut half = FOLD_LANES / 2;
+        while half > 0 {
+            for upper in half..partial.len() {
+                partial[upper - half] = self.combined(combine, partial[upper - half], partial[upper]);
+            }
+            partial.truncate(half);
+            half /= 2;
+        }
+        partial[0]
+    }
+
+    /// Two partial results as one, as [`super::fold::FoldOp`] says.
+    fn combined(&mut self, combine: Combine, acc: Reg, x: Reg) -> Reg {
+        let limited = |unroller: &mut Self, prim| {
+            let limited = unroller.prim(prim, &[acc, x]);
+            if !unroller.new.inst(acc).ty.is_float() {
+                return limited;
+            }
+            let is_nan = unroller.prim(Prim::Ne, &[acc, acc]);
+            unroller.prim(Prim::Select, &[is_nan, acc, limited])
+        };
+        match combine {
+            Combine::Sum => self.prim(Prim::Add, &[acc, x]),
+            Combine::Prod => self.prim(Prim::Mul, &[acc, x]),
+            Combine::Any => self.prim(Prim::Or, &[acc, x]),
+            Combine::All => self.prim(Prim::And, &[acc, x]),
+            Combine::Max => limited(self, Prim::Max),
+            Combine::Min => limited(self, Prim::Min),
+            Combine::ArgMax | Combine::ArgMin => unreachable!("an index fold combines pairs"),
+        }
+    }
+
+    /// The index of the best value, as [`super::fold::IndexFold`] says. A NaN beats all else, and the first of equal
+    /// values stays. So the order of comparisons does not matter.
+    fn best_index(&mut self, combine: Combine, values: &[Reg], indices: &[Reg]) -> Reg {
+        let (mut best, mut index) = (values[0], indices[0]);
+        for (&value, &own) in values.iter().zip(indices).skip(1) {
+            let pair = if combine == Combine::ArgMax { [best, value] } else { [value, best] };
+            let mut wins = self.prim(Prim::Lt, &pair);
+            if self.new.inst(value).ty.is_float() {
+                let (is_nan, is_number) = (self.prim(Prim::Ne, &[value, value]), self.prim(Prim::Eq, &[best, best]));
+                let is_first_nan = self.prim(Prim::And, &[is_nan, is_number]);
+                wins = self.prim(Prim::Or, &[wins, is_first_nan]);
+            }
+            best = self.prim(Prim::Select, &[wins, value, best]);
+            index = self.prim(Prim::Select, &[wins, own, index]);
+        }
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::geometry::{Geometry, LoopOrder, LoopStrides};
+    use crate::codegen::interp;
+    use crate::codegen::kernel::Output;
+    use crate::codegen::launch::Faults;
+    use crate::ir::DType;
+
+    const ROWS: usize = 7;
+
+    fn inst(kind: Kind, args: &[Reg], ty: Ty, level: Level) -> Inst {
+        Inst { kind, args: args.into(), ty, level }
+    }
+
+    /// A fold over windows of elements that neighbours share, with the numbers of the elements for index folds.
+    fn folded(combine: Combine, dtype: DType) -> Kernel {
+        let ty = dtype.compute();
+        let mut insts = vec![inst(Kind::Load(0), &[], ty, Level::Full), inst(Kind::Load(1), &[], Ty::I64, Level::Full)];
+        let has_index = matches!(combine, Combine::ArgMax | Combine::ArgMin);
+        let (args, result) = if has_index { (&[0, 1][..], Ty::I64) } else { (&[0][..], ty) };
+        let args: Vec<Reg> = args.iter().map(|&arg| Reg::new(arg)).collect();
+        insts.push(inst(Kind::Fold(combine), &args, result, Level::Row));
+        let operand = |dtype, source| Operand { dtype, source };
+        Kernel {
+            operands: vec![operand(dtype, Source::Memory), operand(DType::I64, Source::Iota)],
+            insts,
+            outputs: vec![Output { dtype: result.dtype(), value: Reg::new(2) }],
+        }
+    }
+
+    /// The bytes of a kernel's output over rows of `count` elements, as they are and unrolled.
+    fn both(kernel: &Kernel, count: usize, memory: &[u8]) -> [Vec<u8>; 2] {
+        let (bytes, width) = (kernel.operands[0].dtype.size(), kernel.outputs[0].dtype.size());
+        let access =
+            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
+        let operands = vec![access(bytes, bytes), access(0, 1)];
+        let outputs = vec![access(width, 0)];
+        let unrolled =
+            unroll(kernel, &[ROWS], &[count], &operands, &outputs).expect("short folds of neighbours are unrolled");
+        let flat = outputs.iter().map(|output| Access { inner: LoopStrides::new(), ..output.clone() }).collect();
+        assert_eq!(unrolled.kernel.verify(), Ok(()));
+        let memories: Vec<&[u8]> = vec![memory; unrolled.accesses.len()];
+        let geometries = [
+            Geometry::plan(kernel, &[ROWS], &[count], operands, outputs.clone(), LoopOrder::OfMemory),
+            Geometry::plan(&unrolled.kernel, &[ROWS], &[], unrolled.accesses, flat, LoopOrder::OfMemory),
+        ];
+        let run = |kernel: &Kernel, geometry: &Geometry, operands: &[&[u8]]| {
+            let mut out = vec![0; ROWS * width];
+            interp::run(kernel, geometry, operands, &mut [&mut out], &Faults::new());
+            out
+        };
+        [run(kernel, &geometries[0], &[memory, &[]]), run(&unrolled.kernel, &geometries[1], &memories)]
+    }
+
+    #[test]
+    fn unrolled_folds_have_the_bits_of_folds() {
+        let numbers = [0.1, -0.0, 0.0, 1e30, -1e30, f32::NAN, 3.5, f32::INFINITY, -0.0, 3.5, f32::NEG_INFINITY, 1e-40];
+        let memory: Vec<u8> = numbers.iter().cycle().take(64).flat_map(|x| x.to_le_bytes()).collect();
+        let arithmetic = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
+        for combine in arithmetic {
+            for dtype in [DType::F32, DType::I32, DType::U8, DType::BF16] {
+                for count in 2..=MAX_ELEMENTS {
+                    let [folded, unrolled] = both(&folded(combine, dtype), count, &memory);
+                    assert_eq!(folded, unrolled, "{combine:?} of {count} {dtype}");
+                }
+            }
+        }
+        for combine in [Combine::Any, Combine::All] {
+            let [folded, unrolled] = both(&folded(combine, DType::Bool), 5, &[0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+            assert_eq!(folded, unrolled, "{combine:?}");
+        }
+    }
+
+    #[test]
+    fn long_folds_and_rows_that_are_far_apart_stay() {
+        let kernel = folded(Combine::Sum, DType::F32);
+        let access =
+            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
+        let is_unrolled = |count: usize, row: usize| {
+            unroll(&kernel, &[ROWS], &[count], &[access(row, 4), access(0, 1)], &[access(4, 0)]).is_some()
+        };
+        assert!(
+            is_unrolled(32, 4)
+                && is_unrolled(4, 16)
+                && !is_unrolled(33, 4)
+                && !is_unrolled(8, 32)
+                && !is_unrolled(1, 4)
+        );
+    }
+}
