@@ -52,9 +52,9 @@ TierLimit {
     NoScatter
         "no_scatter" => "AVX2 has no instruction that scatters elements";
         "make the result contiguous";
-    /// The kernel gathers, which needs a check of each index.
+    /// The kernel gathers, and the tier has no gathers, or none inside a fold.
     Gathers
-        "gathers" => "it has no bounds check for gathers";
+        "gathers" => "it has no gathers with a bounds check, or none inside a fold";
         "nothing: the interpreter checks each index, and its bits are the same";
     /// The kernel divides integers or has another prim that is computed element by element.
     ByElement {
@@ -117,6 +117,10 @@ TierLimit {
     }
         "line_too_long" => "a line has {elements} elements, and CUDA sorts fewer than 2^31";
         "sort the tensor in parts";
+    /// A selection of the first elements of a sort has no kernel.
+    NoSelection
+        "no_selection" => "no kernel selects the first elements of a sort: the cpu does";
+        "sort all elements with `argsort`, which has a kernel, and take the first";
     /// A scan or a write by index runs along few long lines, each of which is sequential.
     FewLongLines {
         /// How many lines there are.

@@ -931,6 +931,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Argsort),
                     derivative: Derivative::None,
                 };
+                /// Indices of the `k` greatest or least elements of a dim, sorted as by [`Op::Argsort`].
+                TopkIndices { k: i64, dim: i64 = -1, largest: bool = true } = Row {
+                    name: "_topk_indices",
+                    schema: Schema::Text("_topk_indices(Tensor self, SymInt k, int dim=-1, bool largest=True) -> Tensor"),
+                    infer: infer::topk_indices,
+                    meaning: Meaning::Routine(Routine::First),
+                    derivative: Derivative::None,
+                };
                 /// A copy with the elements of `src` written along a dim to the index. The last write to a place stays.
                 Scatter: Along = Row {
                     name: "scatter",

@@ -15,6 +15,8 @@ pub enum Routine {
     Recurrence,
     /// The indices that sort the elements along a dim. The sort is stable.
     Argsort,
+    /// The indices of the greatest or least elements along a dim, in the order of a stable sort.
+    First,
     /// A copy of operand 0 with the elements of operand 2 written along a dim to the indices in operand 1.
     Scatter(Write),
     /// Index tensors, one per dim, as one index into the flattened dims. Indices are checked. Negative ones count from
@@ -56,6 +58,7 @@ impl Routine {
             Routine::Scan(Scan::ArgMax | Scan::ArgMin)
             | Routine::Recurrence
             | Routine::Argsort
+            | Routine::First
             | Routine::Scatter(_)
             | Routine::FlatIndex
             | Routine::Bits => None,

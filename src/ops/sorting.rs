@@ -2,10 +2,11 @@
 //!
 //! Indices are i64. NaN is greater than any number. Every sort is stable, whether requested or not.
 
+use crate::device::DeviceKind;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::attrs::{Along, Argsort, Cumsum};
+use crate::ir::attrs::{Along, Argsort, Cumsum, TopkIndices};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attrs, Op};
 use crate::ops::arguments::{count, int};
@@ -114,7 +115,13 @@ fn topk(x: &Tensor, k: i64, dim: i64, largest: bool, _sorted: bool) -> Result<(T
         let what = format!("k is {k}, but dim {dim} of shape {:?} has {size} elements", x.sizes());
         return Err(Error::shape("topk", what, "ask for at most as many as there are"));
     }
-    let order = x.argsort(dim, largest)?;
-    let indices = if x.dim() == 0 { order } else { order.narrow(dim, 0, k)?.contiguous()? };
+    let indices = if x.dim() == 0 {
+        x.argsort(dim, largest)?
+    } else if x.device().kind == DeviceKind::Cpu {
+        call(Op::TopkIndices, &[x], &Attrs::from(TopkIndices { k: k as i64, dim, largest }))?
+    } else {
+        // GPUs have a sort, and no selection.
+        x.argsort(dim, largest)?.narrow(dim, 0, k)?.contiguous()?
+    };
     Ok((x.gather(dim, &indices)?, indices))
 }

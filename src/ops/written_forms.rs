@@ -46,6 +46,7 @@ fn keeps_sizes(op: Op) -> bool {
             Routine::Scan(Scan::ArgMax | Scan::ArgMin)
             | Routine::Recurrence
             | Routine::Argsort
+            | Routine::First
             | Routine::FlatIndex
             | Routine::Bits,
         )

@@ -33,6 +33,13 @@ impl Builder {
                 let descending = Attr::bool(self.random.percent(50));
                 self.call(op, &[x], smallvec![Attr::bool(true), dim, descending])
             }
+            Routine::First => {
+                let along = dim.as_int()?.rem_euclid(ty.rank().max(1) as i64) as usize;
+                let size = ty.sizes.get(along).copied();
+                let k = Attr::int(size.map_or(1, |size| self.random.below(size + 1)) as i64);
+                let largest = Attr::bool(self.random.percent(50));
+                self.call(op, &[x], smallvec![k, dim, largest])
+            }
             Routine::Scatter(_) => {
                 let along = dim.as_int()?.rem_euclid(ty.rank().max(1) as i64) as usize;
                 let size = ty.sizes.get(along).copied().unwrap_or(1);

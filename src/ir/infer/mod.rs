@@ -21,5 +21,5 @@ pub use products::{addmm, bmm, mm};
 pub use reductions::{
     arg_extremum, extremum, layer_norm, logsumexp, mean, reduced_dims, softmax, softmax_data, sum, truth, var,
 };
-pub use routines::{argsort, cumulative_indices, flat_index, recurrence, scan, scatter};
+pub use routines::{argsort, cumulative_indices, flat_index, recurrence, scan, scatter, topk_indices};
 pub use views::{cat, joins_anything, overlay, part_of, triangle, view, window};

@@ -44,6 +44,25 @@ pub fn argsort(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
 }
 
+/// The type of the indices of the first elements of a sort: i64. The dim has `k` elements, at most as many as before.
+pub fn topk_indices(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    let TopkIndices { k, dim, .. } = TopkIndices::read(call.attrs);
+    let along = normalize_dim(call.name(), dim, input.rank())?;
+    let size = input.sizes.get(along).copied().unwrap_or(1);
+    let Some(k) = usize::try_from(k).ok().filter(|&k| k <= size) else {
+        let what = format!("k is {k}, but dim {dim} of shape {:?} has {size} elements", &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "ask for at most as many as there are"));
+    };
+    let mut sizes = input.sizes.clone();
+    match sizes.get_mut(along) {
+        Some(size) => *size = k,
+        None if k == 1 => {}
+        None => return Err(Error::argument(call.name(), "k is 0 for a 0-dim tensor; ask for its one element")),
+    }
+    Ok(TensorType::contiguous(DType::I64, &sizes))
+}
+
 /// The type of writes along a dim. The index must have the rank of both. It may not be larger than the source, nor
 /// larger than the target in dims other than `dim`.
 pub fn scatter(call: &Call<'_>) -> Result<TensorType> {

@@ -115,7 +115,12 @@ impl DeviceRoutine {
 fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[RoutineArray<'_>]) -> Blame {
     match routine {
         Routine::FlatIndex => Blame::FlatIndex(op, FlatIndex::read(attrs).wrap),
-        Routine::Scan(_) | Routine::Recurrence | Routine::Argsort | Routine::Scatter(_) | Routine::Bits => {
+        Routine::Scan(_)
+        | Routine::Recurrence
+        | Routine::Argsort
+        | Routine::First
+        | Routine::Scatter(_)
+        | Routine::Bits => {
             let Along { dim } = Along::read(attrs);
             // Planning has checked the dim.
             Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))

@@ -37,6 +37,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
         Routine::Scan(kind) => scan::run(op, *kind, attrs, operands),
         Routine::Recurrence => scan::recurrence(op, attrs, operands),
         Routine::Argsort => sort::run(op, attrs, operands),
+        Routine::First => sort::first(op, attrs, operands),
         Routine::Scatter(write) => scatter::run(op, *write, attrs, operands),
         Routine::FlatIndex => index::run(op, attrs, operands),
         Routine::Bits => random::run(operands),

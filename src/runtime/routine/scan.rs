@@ -51,6 +51,11 @@ pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> 
     Ok(())
 }
 
+/// Lines that are accumulated together. The elements of one line wait for each other; those of several do not.
+const TOGETHER: usize = 8;
+/// The same for lines whose elements are neighbours, as along the first dim of a matrix.
+const NEIGHBOURS: usize = 64;
+
 fn accumulate<T: Element>(
     (walk, line): &(StridedWalk<2>, StridedDim<2>),
     from: &[T],
@@ -58,13 +63,89 @@ fn accumulate<T: Element>(
     start: T::Running,
     combine: impl Fn(T::Running, T::Running) -> T::Running,
 ) {
-    walk.each(|[input, output]| {
-        let mut running = start;
-        for i in 0..line.len {
-            running = combine(running, from[input + i * line.steps[0]].run());
-            to[output + i * line.steps[1]] = T::settle(running);
+    let done: Result<(), std::convert::Infallible> = walk.try_lines(|[input, output], lines| {
+        let [from_step, to_step] = lines.steps;
+        let mut nth = 0;
+        while nth < lines.len {
+            let (left, at) = (lines.len - nth, [input + nth * from_step, output + nth * to_step]);
+            if (from_step, to_step) == (1, 1) && left >= NEIGHBOURS {
+                neighbours(line, at, from, to, start, &combine);
+                nth += NEIGHBOURS;
+            } else if left >= TOGETHER {
+                together(line, lines.steps, at, from, to, start, &combine);
+                nth += TOGETHER;
+            } else {
+                let mut running = start;
+                for i in 0..line.len {
+                    running = combine(running, from[at[0] + i * line.steps[0]].run());
+                    to[at[1] + i * line.steps[1]] = T::settle(running);
+                }
+                nth += 1;
+            }
         }
+        Ok(())
     });
+    match done {
+        Ok(()) => {}
+    }
+}
+
+/// Accumulates lines whose first elements are `lines` apart from `at` on.
+fn together<T: Element>(
+    line: &StridedDim<2>,
+    lines: [usize; 2],
+    at: [usize; 2],
+    from: &[T],
+    to: &mut [T],
+    start: T::Running,
+    combine: &impl Fn(T::Running, T::Running) -> T::Running,
+) {
+    let mut running = [start; TOGETHER];
+    if line.steps != [1, 1] || lines[1] < line.len {
+        for i in 0..line.len {
+            let at = [at[0] + i * line.steps[0], at[1] + i * line.steps[1]];
+            for (n, running) in running.iter_mut().enumerate() {
+                *running = combine(*running, from[at[0] + n * lines[0]].run());
+                to[at[1] + n * lines[1]] = T::settle(*running);
+            }
+        }
+        return;
+    }
+    // As slices, the bounds of each line are checked once.
+    let from: [&[T]; TOGETHER] = std::array::from_fn(|n| &from[at[0] + n * lines[0]..][..line.len]);
+    let mut rest = &mut to[at[1]..];
+    let to: [&mut [T]; TOGETHER] = std::array::from_fn(|n| {
+        let step = if n + 1 < TOGETHER { lines[1] } else { line.len };
+        let (own, later) = std::mem::take(&mut rest).split_at_mut(step);
+        rest = later;
+        &mut own[..line.len]
+    });
+    for i in 0..line.len {
+        for n in 0..TOGETHER {
+            running[n] = combine(running[n], from[n][i].run());
+            to[n][i] = T::settle(running[n]);
+        }
+    }
+}
+
+/// Accumulates lines whose first elements are at `at` and after it.
+fn neighbours<T: Element>(
+    line: &StridedDim<2>,
+    at: [usize; 2],
+    from: &[T],
+    to: &mut [T],
+    start: T::Running,
+    combine: &impl Fn(T::Running, T::Running) -> T::Running,
+) {
+    let mut running = [start; NEIGHBOURS];
+    for i in 0..line.len {
+        let [input, output] = [0, 1].map(|array: usize| at[array] + i * line.steps[array]);
+        let (from, to) = (&from[input..input + NEIGHBOURS], &mut to[output..output + NEIGHBOURS]);
+        for ((running, &element), to) in running.iter_mut().zip(from).zip(to) {
+            *running = combine(*running, element.run());
+            *to = T::settle(*running);
+        }
+    }
 }
 
 /// The place of the best element so far, the later of equal ones; a NaN is better than any number.

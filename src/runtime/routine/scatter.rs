@@ -52,8 +52,8 @@ impl<T: Element> Writes<'_, T> {
     fn one_by_one(&self, to: &mut [T]) -> Result<()> {
         let &Writes { write, places, source, .. } = self;
         match write {
-            Write::Overwrite => places.each(|from, at| to[at] = source[from]),
-            Write::Add => T::with_wide(to, |to| places.each(|from, at| add(&mut to[at], source[from]))),
+            Write::Overwrite => places.each_row(Overwriting { to, source }),
+            Write::Add => T::with_wide(to, |to| places.each_row(Adding { to, source })),
             Write::Reduce => T::with_wide(to, |to| self.reduce(to, |at| at)),
         }
     }
@@ -107,6 +107,46 @@ impl<T: Element> Writes<'_, T> {
     }
 }
 
+/// What a write does to elements that follow each other in source and result, and to single ones.
+trait RowWrite {
+    /// Writes an element of the source to a place of the result.
+    fn one(&mut self, from: usize, at: usize);
+    /// Writes neighbours of the source to neighbours of the result.
+    fn neighbours(&mut self, from: usize, at: usize, len: usize);
+}
+
+struct Overwriting<'a, T> {
+    to: &'a mut [T],
+    source: &'a [T],
+}
+
+impl<T: Copy> RowWrite for Overwriting<'_, T> {
+    #[inline(always)]
+    fn one(&mut self, from: usize, at: usize) {
+        self.to[at] = self.source[from];
+    }
+    fn neighbours(&mut self, from: usize, at: usize, len: usize) {
+        self.to[at..at + len].copy_from_slice(&self.source[from..from + len]);
+    }
+}
+
+struct Adding<'a, T: Element> {
+    to: &'a mut [T::Wide],
+    source: &'a [T],
+}
+
+impl<T: Element> RowWrite for Adding<'_, T> {
+    #[inline(always)]
+    fn one(&mut self, from: usize, at: usize) {
+        add(&mut self.to[at], self.source[from]);
+    }
+    fn neighbours(&mut self, from: usize, at: usize, len: usize) {
+        let source = &self.source[from..from + len];
+        self.to[at..at + len].iter_mut().zip(source).for_each(|(to, &element)| add(to, element));
+    }
+}
+
+#[inline(always)]
 fn add<N: Number, T: Element<Wide = N>>(to: &mut N, element: T) {
     *to = to.plus(element.widen()).canonical();
 }
@@ -159,6 +199,7 @@ impl<'a> Index<'a> {
     }
 
     /// The index at a position.
+    #[inline(always)]
     pub(super) fn at(self, at: usize) -> i64 {
         match self {
             Index::Narrow(index) => index[at].into(),
@@ -191,7 +232,9 @@ impl<'a> Destinations<'a> {
 
     /// Checks every index.
     fn check(&self) -> Result<()> {
-        self.indices.try_each(|[index]| self.place(index).map(|_| ()))
+        self.indices.try_lines(|[index], line| {
+            (0..line.len).try_for_each(|i| self.place(index + i * line.steps[0]).map(|_| ()))
+        })
     }
 
     /// The written places in the result, each once, in order.
@@ -204,15 +247,45 @@ impl<'a> Destinations<'a> {
     }
 
     /// The position along the dim that an index gives.
+    #[inline(always)]
     fn place(&self, index: usize) -> Result<usize> {
         let place = self.index.at(index);
         if place < 0 || place as usize >= self.size { Err(self.outside(place)) } else { Ok(place as usize) }
     }
 
     /// Calls `visit` with the places in the source and in the result.
-    fn each(&self, mut visit: impl FnMut(usize, usize)) -> Result<()> {
-        self.walk.try_each(|[index, from, at]| {
-            visit(from, at + self.place(index)? * self.step);
+    fn each(&self, visit: impl FnMut(usize, usize)) -> Result<()> {
+        struct Visiting<F>(F);
+        impl<F: FnMut(usize, usize)> RowWrite for Visiting<F> {
+            #[inline(always)]
+            fn one(&mut self, from: usize, at: usize) {
+                (self.0)(from, at);
+            }
+            fn neighbours(&mut self, from: usize, at: usize, len: usize) {
+                (0..len).for_each(|i| (self.0)(from + i, at + i));
+            }
+        }
+        self.each_row(Visiting(visit))
+    }
+
+    /// Writes all elements, in row-major order of the index. Those with one index are written together.
+    fn each_row(&self, mut write: impl RowWrite) -> Result<()> {
+        self.walk.try_lines(|[index, from, at], line| {
+            let [index_step, from_step, at_step] = line.steps;
+            if index_step != 0 {
+                for i in 0..line.len {
+                    let place = self.place(index + i * index_step)?;
+                    write.one(from + i * from_step, at + place * self.step + i * at_step);
+                }
+                return Ok(());
+            }
+            let at = at + self.place(index)? * self.step;
+            match (from_step, at_step) {
+                (1, 1) => write.neighbours(from, at, line.len),
+                (from_step, at_step) => {
+                    (0..line.len).for_each(|i| write.one(from + i * from_step, at + i * at_step));
+                }
+            }
             Ok(())
         })
     }

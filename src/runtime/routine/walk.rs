@@ -36,6 +36,32 @@ impl<const N: usize> StridedWalk<N> {
         (walk, StridedDim { len, steps })
     }
 
+    /// Calls `visit` with the first offsets of each innermost line, and with that line, until it fails. Neighbouring
+    /// dims that every array walks as one are one dim.
+    pub(super) fn try_lines<E>(
+        &self,
+        mut visit: impl FnMut([usize; N], &StridedDim<N>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut outer = self.merged();
+        let (len, steps) = outer.dims.pop().unwrap_or((1, [1; N]));
+        let line = StridedDim { len, steps };
+        if len == 0 { Ok(()) } else { outer.try_each(|at| visit(at, &line)) }
+    }
+
+    /// The same walk with neighbouring dims merged where every array walks them as one. Dims of size 1 are dropped.
+    fn merged(&self) -> StridedWalk<N> {
+        let mut dims: SmallVec<[(usize, [usize; N]); 6]> = SmallVec::new();
+        for &(size, steps) in self.dims.iter().filter(|(size, _)| *size != 1) {
+            match dims.last_mut() {
+                Some((before, coarse)) if (0..N).all(|array| coarse[array] == size * steps[array]) => {
+                    (*before, *coarse) = (*before * size, steps);
+                }
+                Some(_) | None => dims.push((size, steps)),
+            }
+        }
+        StridedWalk { dims }
+    }
+
     /// Calls `visit` with the offsets in each array, until it fails.
     pub(super) fn try_each<E>(&self, mut visit: impl FnMut([usize; N]) -> Result<(), E>) -> Result<(), E> {
         if self.dims.iter().any(|(size, _)| *size == 0) {

@@ -40,7 +40,9 @@ fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
 /// Whether an op computes indices of its operand, which are in range there.
 fn is_index_of(op: Op) -> bool {
     match &op.row().meaning {
-        Meaning::Routine(routine) => matches!(routine, Routine::Argsort | Routine::Scan(Scan::ArgMax | Scan::ArgMin)),
+        Meaning::Routine(routine) => {
+            matches!(routine, Routine::Argsort | Routine::First | Routine::Scan(Scan::ArgMax | Scan::ArgMin))
+        }
         Meaning::Fold(combine) => matches!(combine, Combine::ArgMax | Combine::ArgMin),
         _others => false,
     }

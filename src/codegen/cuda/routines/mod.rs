@@ -129,6 +129,7 @@ impl RoutinePlan {
         let file = match routine {
             Routine::Scan(_) | Routine::Recurrence => TemplateFile::Scans,
             Routine::Argsort => TemplateFile::Sorts,
+            Routine::First => return Err(TierLimit::NoSelection.into()),
             Routine::Scatter(_) | Routine::FlatIndex => TemplateFile::Writes,
             Routine::Bits => TemplateFile::Random,
         };
@@ -158,6 +159,8 @@ impl RoutinePlan {
                 let Argsort { dim: along, descending, .. } = Argsort::read(attrs);
                 plan.sort(dim(along, operands[0].1)?, descending, operands[0], result)?;
             }
+            // Refused above.
+            Routine::First => {}
             Routine::Scatter(write) => {
                 plan.scatter(*write, dim(Along::read(attrs).dim, operands[0].1)?, attrs, operands, result)?;
             }
