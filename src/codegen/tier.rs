@@ -72,7 +72,9 @@ impl Tier {
         let is_short = lanes < SHORT_ROW;
         // The vm reads strided elements one by one.
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
-        let is_single = arithmetic < 2 && transposed.is_empty() && !(is_short && geometry.n_rows() > 1) && !gathers;
+        let has_indices = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)));
+        let walks_rows = is_short && geometry.n_rows() > 1;
+        let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && !gathers && !has_indices;
         if is_single || jumps || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }

@@ -52,6 +52,9 @@ fn with_function<R>(
     thread_local! {
         static CONTEXT: Cell<Option<Box<(Context, FunctionBuilderContext)>>> = const { Cell::new(None) };
     }
+    if !kernel.gathered().is_empty() {
+        return Err(TierLimit::Gathers.into());
+    }
     let (flat, plan) = native::prepare(kernel, classes)?;
     let straight = !kernel.has_folds() && flat.nodes.len() >= LONG_BODY;
     let isa = host::isa(if straight { Registers::SinglePass } else { Registers::Backtracking })?;

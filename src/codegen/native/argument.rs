@@ -15,6 +15,16 @@ pub(in crate::codegen) const FOLD_BLOCKS: usize = 4;
 pub(in crate::codegen) const ACCESSES: usize = 5;
 /// Words per access.
 pub(in crate::codegen) const ACCESS_WORDS: usize = 3;
+/// Words per gathered operand, behind the accesses: size and stride of the gathered dimension.
+pub(in crate::codegen) const GATHER_WORDS: usize = 2;
+/// Words behind those: an index that was out of range, per lane; see [`super::gathers`].
+pub(in crate::codegen) const FAULT_WORDS: usize = 8;
+
+/// Where the words of the gathered operand `nth` begin, or, after the last one, the fault words.
+pub(in crate::codegen) const fn gather(n_accesses: usize, nth: usize) -> usize {
+    ACCESSES + n_accesses * ACCESS_WORDS + nth * GATHER_WORDS
+}
+
 /// Bytes of an element in a row buffer.
 pub(in crate::codegen) const BUFFER_BYTES: usize = 8;
 /// The alignment of the row buffers: that of the widest vector.

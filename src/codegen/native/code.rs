@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "runs machine code made at run time")]
 
 /// A compiled function: it takes the address of its argument buffer, in the C calling convention.
-pub(in crate::codegen) type Entry = extern "C" fn(*const u64);
+pub(in crate::codegen) type Entry = extern "C" fn(*mut u64);
 
 /// Owns the memory of code, and frees it when dropped.
 pub(in crate::codegen) trait Memory: Send + Sync {}
@@ -38,7 +38,7 @@ impl Code {
     /// # Safety
     /// `buffer` is laid out as [`super::argument`] says for the kernel this was compiled from. Every element that its
     /// counts, addresses and strides lead to may be read, or written for an output.
-    pub(in crate::codegen) unsafe fn call(&self, buffer: &[u64]) {
-        (self.entry)(buffer.as_ptr());
+    pub(in crate::codegen) unsafe fn call(&self, buffer: &mut [u64]) {
+        (self.entry)(buffer.as_mut_ptr());
     }
 }

@@ -12,7 +12,7 @@ use super::launch;
 use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::Kernel;
-use crate::codegen::launch::{Part, Pointers};
+use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
@@ -30,7 +30,14 @@ pub(in crate::codegen) fn gathered(kernel: &Kernel, geometry: &Geometry) -> Smal
 ///
 /// # Safety
 /// As for [`super::NativeProgram::run`]; the code is for copies of these operands.
-pub(super) unsafe fn run(code: &Code, staged: &StagedCode, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+pub(super) unsafe fn run(
+    code: &Code,
+    staged: &StagedCode,
+    geometry: &Geometry,
+    pointers: Pointers<'_>,
+    part: &Part,
+    faults: &Faults,
+) {
     let mut of_lines = geometry.clone();
     let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
     // Only the lanes of the part may be read. Words keep every element aligned.
@@ -51,5 +58,5 @@ pub(super) unsafe fn run(code: &Code, staged: &StagedCode, geometry: &Geometry, 
     }
     let pointers = Pointers { operands: &operands, outputs: pointers.outputs };
     // SAFETY: the part is the caller's, and the copies hold the elements of its lanes.
-    unsafe { launch::run(code, &staged.codes.shape, &of_lines, pointers, part) };
+    unsafe { launch::run(code, &staged.codes.shape, &of_lines, pointers, part, faults) };
 }

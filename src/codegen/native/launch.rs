@@ -5,14 +5,17 @@
 use super::argument;
 use super::block_folds::fold_blocks_address;
 use super::code::Code;
+use super::gathers;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::kernel::FOLD_BLOCK;
-use crate::codegen::launch::{Part, Pointers};
+use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// What a launch must know of a compiled kernel.
 pub(in crate::codegen) struct LaunchShape {
+    /// The operands that are gathered.
+    pub(in crate::codegen) gathers: SmallVec<[usize; 2]>,
     /// Whether rows must not be cut.
     pub(in crate::codegen) has_folds: bool,
     /// Per operand, whether it is an iota.
@@ -33,21 +36,30 @@ const MAX_CACHED_WORDS: usize = 1 << 17;
 ///
 /// # Safety
 /// As for [`super::NativeProgram::run`], and the geometry has one inner loop.
-pub(super) unsafe fn run(code: &Code, shape: &LaunchShape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+pub(super) unsafe fn run(
+    code: &Code,
+    shape: &LaunchShape,
+    geometry: &Geometry,
+    pointers: Pointers<'_>,
+    part: &Part,
+    faults: &Faults,
+) {
     let (n_inner, first) = if shape.has_folds { (geometry.inner[0], 0) } else { (part.lanes.len(), part.lanes.start) };
     if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {
         return;
     }
     let n_accesses = geometry.operands.len() + geometry.outputs.len();
-    if geometry.rows.is_empty() && !shape.has_folds && n_accesses <= MAX_FIXED {
+    if geometry.rows.is_empty() && !shape.has_folds && n_accesses <= MAX_FIXED && shape.gathers.is_empty() {
         // SAFETY: passed on from the caller.
         return unsafe { run_one_row(code, shape, geometry, pointers, n_inner, first) };
     }
     let n_kept = shape.n_kept * n_inner * argument::BUFFER_BYTES / 8;
     let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * argument::BLOCK_BYTES / 8;
     with_scratch(n_kept + n_blocks + BUFFER_ALIGN_WORDS, |scratch| {
-        let mut buffer: SmallVec<[u64; 48]> =
-            SmallVec::from_elem(0, argument::ACCESSES + n_accesses * argument::ACCESS_WORDS);
+        let (dims, end) = (argument::gather(n_accesses, 0), argument::gather(n_accesses, shape.gathers.len()));
+        let n_words = if shape.gathers.is_empty() { end } else { end + argument::FAULT_WORDS };
+        let mut buffer: SmallVec<[u64; 48]> = SmallVec::from_elem(0, n_words);
+        gathers::write(&shape.gathers, geometry, &mut buffer[dims..end]);
         buffer[argument::INNER] = n_inner as u64;
         buffer[argument::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(argument::BUFFER_ALIGN as u64);
         buffer[argument::BLOCKS] = buffer[argument::KEPT] + 8 * n_kept as u64;
@@ -72,7 +84,8 @@ pub(super) unsafe fn run(code: &Code, shape: &LaunchShape, geometry: &Geometry, 
             }
             // SAFETY: the buffer describes rows `row..row + run` of the launch, which the caller vouches for. The
             // scratch is as long as the row buffers and block results of one row.
-            unsafe { code.call(&buffer) };
+            unsafe { code.call(&mut buffer) };
+            gathers::record(&buffer[end..], faults);
             row += run;
         }
     });
@@ -111,7 +124,7 @@ unsafe fn run_one_row(
     of_outputs.chunks_exact_mut(argument::ACCESS_WORDS).zip(outputs).for_each(&mut put);
     // SAFETY: the buffer describes the only row of the launch, which the caller vouches for. Without folds there are no
     // row buffers and no block results, so no scratch is needed.
-    unsafe { code.call(&buffer) };
+    unsafe { code.call(&mut buffer) };
 }
 
 /// Offset of a row's first element from an access's pointer.

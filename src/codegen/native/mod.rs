@@ -17,7 +17,8 @@
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
-//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
+//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`). [`gathers`] says which loads at an
+//! index there are.
 
 pub(super) mod argument;
 pub(super) mod block_folds;
@@ -26,6 +27,7 @@ mod codes;
 pub(super) mod deinterleaved;
 pub(super) mod flat;
 pub(super) mod gathered;
+pub(super) mod gathers;
 mod launch;
 mod packed;
 pub(super) mod passes;
@@ -80,11 +82,8 @@ impl Manner {
     pub(super) const USUAL: Manner = Manner { stores: Stores::Cached, rows: Rows::Whole };
 }
 
-/// Why no machine code is made for a kernel, if it is declined.
+/// Why no tier makes machine code for a kernel, if none does.
 pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
-        return Some(TierLimit::Gathers.into());
-    }
     kernel.insts.iter().find_map(|inst| match inst.kind {
         Kind::Prim(prim) if prim.is_by_element() => Some(TierLimit::ByElement { prim: prim.name() }.into()),
         _ => None,
@@ -108,6 +107,7 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
 /// What a launch of `kernel` must know.
 pub(super) fn shape(kernel: &Kernel, n_folds: usize, n_kept: usize) -> LaunchShape {
     LaunchShape {
+        gathers: kernel.gathered(),
         has_folds: kernel.has_folds(),
         iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
         n_folds,

@@ -11,7 +11,7 @@ use super::launch::{self, LaunchShape, row_offset};
 use super::{Compile, Manner};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
-use crate::codegen::launch::{Part, Pointers};
+use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
 
@@ -89,7 +89,10 @@ impl Packed {
             }
             let lines = Pointers { operands: &operand_lines, outputs: &output_lines };
             // SAFETY: every access of `one_row` is a buffer of `n_inner` elements.
-            unsafe { launch::run(&self.code, &self.shape, &one_row, lines, &Part { outer: 0..1, lanes: 0..n_inner }) };
+            unsafe {
+                let part = Part { outer: 0..1, lanes: 0..n_inner };
+                launch::run(&self.code, &self.shape, &one_row, lines, &part, &Faults::new());
+            }
             for (slot, (&(bytes, once), access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
                 let from = output_lines[slot];
                 let still = access.inner.iter().all(|&stride| stride == 0);

@@ -9,7 +9,7 @@ use super::code::Code;
 use super::launch::{self, row_offset};
 use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Geometry};
-use crate::codegen::launch::{Part, Pointers};
+use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::{SmallVec, smallvec};
 
 /// A way to copy operands in patches.
@@ -52,6 +52,7 @@ impl Patches {
         geometry: &Geometry,
         pointers: Pointers<'_>,
         part: &Part,
+        faults: &Faults,
     ) {
         let last = geometry.rows.last().copied().unwrap_or(1);
         let most = self.rows.min(part.outer.len()) * self.lanes;
@@ -80,7 +81,8 @@ impl Patches {
                 let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
                 unsafe {
-                    launch::run(code, &staged.codes.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
+                    let part = Part { outer: 0..rows, lanes: 0..lanes };
+                    launch::run(code, &staged.codes.shape, &patch, of_patch, &part, faults);
                 }
             }
             row += rows;
@@ -93,7 +95,7 @@ fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize
     let access = |access: &Access| {
         let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
         let base = row_offset(geometry, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
-        Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: None }
+        Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: access.gather }
     };
     Geometry {
         rows: smallvec![rows],

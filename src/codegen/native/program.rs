@@ -5,6 +5,7 @@
 use super::codes::Codes;
 use super::deinterleaved::{self, Deinterleave, deinterleaved};
 use super::gathered::{self, gathered};
+use super::gathers;
 use super::launch;
 use super::packed::Packed;
 use super::staged::StagedCode;
@@ -14,6 +15,7 @@ use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
+use crate::codegen::vm::VmProgram;
 use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
 use std::fmt;
@@ -31,6 +33,7 @@ pub struct NativeProgram {
     gathered: OnceLock<Option<StagedCode>>,
     deinterleave: Deinterleave,
     deinterleaved: OnceLock<Option<StagedCode>>,
+    interpreted: OnceLock<VmProgram>,
 }
 
 impl NativeProgram {
@@ -57,6 +60,7 @@ impl NativeProgram {
             gathered: OnceLock::new(),
             deinterleave,
             deinterleaved: OnceLock::new(),
+            interpreted: OnceLock::new(),
         })
     }
 
@@ -65,21 +69,27 @@ impl NativeProgram {
         self.codes.n_bytes()
     }
 
-    /// Runs a part of a launch. It records no faults.
+    /// Runs a part of a launch.
     ///
     /// # Safety
     /// `geometry` belongs to the compiled kernel and has the classes it was compiled for. From every pointer, all
     /// elements that `geometry` leads to in `part` are alive. Those of outputs may be written, and nothing else
     /// accesses them during the call. An output may coincide with an operand element for element if the kernel has no
     /// folds, and overlaps none otherwise.
-    pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, _faults: &Faults) {
+    pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
         assert_eq!(
             geometry.operands.len() + geometry.outputs.len(),
             self.codes.classes.len(),
             "another kernel's geometry"
         );
-        if self.codes.shape.has_folds && geometry.inner.len() > 1 {
+        let is_packed = self.codes.shape.has_folds && geometry.inner.len() > 1;
+        let gathers = !self.codes.shape.gathers.is_empty();
+        if gathers && (is_packed || gathers::has_empty(geometry)) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
+        }
+        if is_packed {
             let compile = || {
                 Packed::compile(self.codes.compile, &self.kernel)
                     .expect("a kernel that compiled does so for simpler accesses")
@@ -94,12 +104,12 @@ impl NativeProgram {
             if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { transposed::PATCHES.run(code, staged, geometry, pointers, part) };
+                return unsafe { transposed::PATCHES.run(code, staged, geometry, pointers, part, faults) };
             }
             if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { gathered::run(code, staged, geometry, pointers, part) };
+                return unsafe { gathered::run(code, staged, geometry, pointers, part, faults) };
             }
             let deinterleaved = match self.deinterleave {
                 Deinterleave::Never => SmallVec::new(),
@@ -108,12 +118,19 @@ impl NativeProgram {
             if let Some(staged) = self.staged(&self.deinterleaved, &deinterleaved, Rows::Whole) {
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part) };
+                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part, faults) };
             }
         }
         let code = self.codes.storing(stores, kernel);
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
-        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part) }
+        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part, faults) }
+    }
+
+    /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.
+    fn interpreted(&self) -> &VmProgram {
+        self.interpreted.get_or_init(|| {
+            VmProgram::compile(&self.kernel, Lanes::Inner, &self.codes.classes).expect("the interpreter takes all")
+        })
     }
 
     /// The code for copies of the operands in `slots`, if there are any, and `cell` was compiled for the same ones.

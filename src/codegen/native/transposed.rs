@@ -31,7 +31,10 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
     let is_transposed = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
         let in_line = access.rows.last() == Some(&operand.dtype.size());
-        operand.source == Source::Memory && in_line && geometry.lane_stride(access) > LINE_BYTES
+        operand.source == Source::Memory
+            && access.gather.is_none()
+            && in_line
+            && geometry.lane_stride(access) > LINE_BYTES
     };
     (0..kernel.operands.len()).filter(is_transposed).collect()
 }

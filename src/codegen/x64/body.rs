@@ -5,6 +5,7 @@ use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
 use super::folds::{Fold, Partial, n_groups};
+use super::gathers::{self, Gathers};
 use super::level::Level;
 use super::opcode;
 use super::register_list::RegisterList;
@@ -44,6 +45,8 @@ pub(super) struct FunctionContext<'a> {
     pub(super) one: i32,
     /// Offset in the frame of a buffer for narrow elements that are copied one by one.
     pub(super) narrow: i32,
+    /// What its gathers need.
+    pub(super) gathers: Gathers,
 }
 
 /// Which elements an iteration of a loop works on.
@@ -225,7 +228,7 @@ impl FunctionContext<'_> {
 }
 
 /// Computes the start of a strided access, `ahead` elements after the loop position.
-fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
+pub(super) fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
     let op = Op::Place { access: access as u16, ahead: ahead as i32 };
     let (width, args) = (select.width(), RegisterList::NONE);
     select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
@@ -401,6 +404,9 @@ impl<'f, 'e> Body<'f, 'e> {
 
     fn load(&mut self, id: FlatNodeId, slot: usize) -> Val {
         let operand = self.function.kernel.operands[slot];
+        if let Some(&index) = self.function.flat.nodes[id].args.first() {
+            return self.gather(id, slot, index);
+        }
         let is_row = self.select.shape == BlockShape::Row;
         if operand.source == Source::Iota {
             return if is_row { self.value(id) } else { self.function.iota(&mut self.select, slot, 0) };
@@ -415,6 +421,17 @@ impl<'f, 'e> Body<'f, 'e> {
         let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
         let when = if stored { When::Here } else { When::Needed };
         self.select.load(operand.dtype, layout, self.mask, payloads, when)
+    }
+
+    /// The element of an operand at an index.
+    fn gather(&mut self, id: FlatNodeId, slot: usize, index: FlatNodeId) -> Val {
+        if let Some(row) = self.function.gathers.row(id) {
+            let dtype = self.function.kernel.operands[slot].dtype;
+            let layout = self.contiguous(row, dtype);
+            return self.select.load(dtype, layout, self.mask, self.function.payloads(id), When::Here);
+        }
+        let index = self.value(index);
+        gathers::gather(self.function, &mut self.select, slot, &index, self.mask)
     }
 
     fn contiguous(&self, access: usize, dtype: DType) -> Layout {

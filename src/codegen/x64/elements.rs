@@ -277,7 +277,7 @@ impl Select<'_> {
     }
 
     /// A mask that an indexed access may clobber.
-    fn fresh_mask(&mut self, mask: Option<V>, part: usize, wide: bool) -> V {
+    pub(super) fn fresh_mask(&mut self, mask: Option<V>, part: usize, wide: bool) -> V {
         let mask = mask.unwrap_or_else(|| self.all_lanes(true));
         match self.level() {
             Level::Avx2 if part == 1 && !wide => self.upper(mask),
@@ -364,7 +364,7 @@ impl Select<'_> {
 }
 
 /// The address that the last [`Op::Place`] computed.
-const PLACED: Address = Address { start: Start::Placed, scale: None, disp: 0 };
+pub(super) const PLACED: Address = Address { start: Start::Placed, scale: None, disp: 0 };
 
 /// The address so many bytes after another.
 fn ahead(address: Address, bytes: i32) -> Address {

@@ -13,6 +13,7 @@ use super::copies::{Order, Single};
 use super::encoder::*;
 use super::folds::{Fold, n_groups};
 use super::frame::Frame;
+use super::gathers::Gathers;
 use super::level::Level;
 use super::prefetch::Prefetches;
 use super::registers::{Allocator, Pointer};
@@ -40,14 +41,14 @@ const NARROW_BYTES: i32 = 16;
 
 /// Writes the function of a kernel.
 pub(super) struct Writer<'a> {
-    function: FunctionContext<'a>,
+    pub(super) function: FunctionContext<'a>,
     passes: &'a Passes,
     pub(super) encoder: Encoder,
     frame: Frame,
     pointers: Vec<Pointer>,
     /// Offsets in the frame of the row addresses of accesses and row buffers.
     pub(super) row_offsets: Vec<i32>,
-    arguments_at: i32,
+    pub(super) arguments_at: i32,
     pub(super) rows_left: i32,
     block_start: i32,
     block_end: i32,
@@ -87,12 +88,27 @@ impl<'a> Writer<'a> {
         let (tail, one, narrow) = (frame.take(16, 8), frame.take(8, 8), frame.take(NARROW_BYTES, NARROW_BYTES));
         let rows: Vec<i32> = motions.iter().map(|_| frame.take(8, 8)).collect();
         let buffers = (0..passes.n_kept).map(|_| frame.take(8, 8));
-        let row_offsets: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
+        let mut row_offsets: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
+        let gathered = kernel.gathered().to_vec();
+        let gathers = Gathers::new(gathered, motions, flat, row_offsets.len(), &mut frame);
+        row_offsets.extend((0..gathers.n_rows).map(|_| frame.take(8, 8)));
         let slots = SideTable::with_len(flat.nodes.len(), || None);
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
-        let mut function =
-            FunctionContext { kernel, motions, flat, manner, shown, slots, distances, rows, tail, one, narrow };
+        let mut function = FunctionContext {
+            kernel,
+            motions,
+            flat,
+            manner,
+            shown,
+            slots,
+            distances,
+            rows,
+            tail,
+            one,
+            narrow,
+            gathers,
+        };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -106,7 +122,7 @@ impl<'a> Writer<'a> {
         }
         for (access, &motion) in motions.iter().enumerate() {
             let iota = kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota);
-            if iota || motion != Class::Contiguous {
+            if iota || motion != Class::Contiguous || function.gathers.slots.contains(&access) {
                 function.distances[access] = Some(frame.take(128, 64));
             }
         }
@@ -145,6 +161,7 @@ impl<'a> Writer<'a> {
             self.run(|function, encoder| function.row_stores(encoder, &self.passes.row_stores), "row outputs");
         }
         self.next_row(row);
+        self.report_faults();
         self.leave();
         let size = self.frame.size() / 64 * 64 + 64;
         self.encoder.patch(size_at, size);
@@ -204,6 +221,7 @@ impl<'a> Writer<'a> {
                 self.write_distances(access, at);
             }
         }
+        self.load_gathers();
         for buffer in 0..self.passes.n_kept {
             self.encoder.set(R11, (buffer * argument::BUFFER_BYTES) as u64);
             self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
@@ -271,7 +289,10 @@ impl<'a> Writer<'a> {
             self.encoder.compare(RCX, 0);
             self.encoder.jump_if(ConditionCode::Equal, none);
             self.run(|function, encoder| function.row_values(encoder, &pass.uniform), "same for all elements");
+            self.place_gathered_rows(pass);
             self.encoder.place(none);
+        } else {
+            self.place_gathered_rows(pass);
         }
         self.load_rows(pass);
         let folds = Fold::of_pass(self.encoder.level(), &self.function, &pass.folds, &mut self.frame);
@@ -288,7 +309,10 @@ impl<'a> Writer<'a> {
     /// Loads the rows of the accesses in the pass's loops into registers, as far as they suffice.
     fn load_rows(&mut self, pass: &Pass) {
         let n_accesses = self.function.motions.len();
-        let loads = pass.body.iter().filter_map(|&id| self.function.flat.nodes[id].op.operand());
+        let loads = pass.body.iter().filter_map(|&id| {
+            let slot = self.function.flat.nodes[id].op.operand();
+            self.function.gathers.row(id).or(slot)
+        });
         let stores = pass.stores.iter().map(|&slot| self.function.kernel.operands.len() + slot);
         let buffers = pass.keeps.iter().chain(&pass.kept).map(|&(_, buffer)| n_accesses + buffer);
         let mut used: Vec<usize> = loads.chain(stores).chain(buffers).collect();

@@ -27,6 +27,7 @@ mod fma;
 mod folds;
 mod frame;
 mod function;
+mod gathers;
 mod level;
 mod masks;
 mod memory;
@@ -98,7 +99,7 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
     if level == Level::Avx2 && kernel.outputs.iter().zip(outputs).any(scattered) {
         return Some(TierLimit::NoScatter.into());
     }
-    native::declined(kernel)
+    native::gathers::declined(kernel, classes).or_else(|| native::declined(kernel))
 }
 
 /// The reason why this processor gets no code at all.

@@ -23,7 +23,7 @@ use super::function::Writer;
 use super::level::Level;
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
-use crate::codegen::native::flat::Flat;
+use crate::codegen::native::flat::{Flat, FlatNodeId};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{Rows, Stores, argument};
 
@@ -88,7 +88,10 @@ impl Prefetches {
 
 /// The operands in memory that a pass reads.
 fn read(kernel: &Kernel, flat: &Flat, pass: &Pass) -> Vec<usize> {
-    let mut operands: Vec<usize> = pass.body.iter().filter_map(|&id| flat.nodes[id].op.operand()).collect();
+    // A gathered operand is read somewhere else in each row.
+    let is_walked = |&&id: &&FlatNodeId| flat.nodes[id].args.is_empty();
+    let mut operands: Vec<usize> =
+        pass.body.iter().filter(is_walked).filter_map(|&id| flat.nodes[id].op.operand()).collect();
     operands.sort_unstable();
     operands.dedup();
     operands.retain(|&slot| kernel.operands[slot].source == Source::Memory);

@@ -8,6 +8,7 @@ mod cases;
 mod check;
 mod deferred;
 mod first_call;
+mod gathers;
 mod gradients;
 mod history;
 mod in_place;
