@@ -2,7 +2,8 @@
 //!
 //! An overlay and a write by index return a copy of their first operand with some elements changed. If nothing reads
 //! that operand afterwards, they reuse its memory and write only the changed elements. The memory is that of a value
-//! that the graph computes, or of an input that its caller overwrites with an output anyway.
+//! that the graph computes, or of an input that its caller overwrites with an output anyway. A kernel that computes the
+//! new value of such an input, as the step of an optimizer does, writes it straight into the input.
 //!
 //! A step reuses the memory of a value under these conditions:
 //!
@@ -11,13 +12,15 @@
 //! - The value is its whole memory, with the layout of the result.
 //! - An input ends up with its new value, or is not overwritten at all.
 //! - A call that fails leaves inputs as they were, or as eager calls leave them. So an index that the function uses
-//!   before it writes to an input is also checked before that write.
+//!   before it writes to an input is also checked before that write. A kernel writes in place only where the function
+//!   itself first does all that may fail, and then all its writes.
 
 use super::plan::{Plan, Rewritten, Step, StepKind};
 use super::region::{Region, Value};
 use super::role::{Role, role};
 use crate::ir::shape::contiguous_strides;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Routine, SideTable};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 impl Plan {
@@ -42,16 +45,16 @@ pub struct InPlace {
 /// The in-place writes of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct InPlaceWrites {
-    /// For each step of the plan.
-    pub steps: Vec<Option<InPlace>>,
+    /// For each step of the plan. A kernel may write to several operands, other steps to one.
+    pub steps: Vec<SmallVec<[InPlace; 1]>>,
     /// The inputs whose memory is written, in order.
     pub inputs: Vec<usize>,
 }
 
 /// Finds the in-place writes of a plan, for steps in this order.
 pub fn in_place_writes(graph: &Graph, plan: &Plan) -> InPlaceWrites {
-    if !plan.steps.iter().any(|step| written_over(graph, step).is_some()) {
-        return InPlaceWrites { steps: vec![None; plan.steps.len()], inputs: Vec::new() };
+    if plan.rewritten.is_empty() && !plan.steps.iter().any(|step| written_over(graph, step).is_some()) {
+        return InPlaceWrites { steps: vec![SmallVec::new(); plan.steps.len()], inputs: Vec::new() };
     }
     let mut rewritten: Vec<&Rewritten> = plan.rewritten.iter().collect();
     loop {
@@ -88,12 +91,14 @@ fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec
             NodeKind::Op(_) | NodeKind::Number(_) | NodeKind::Extent(_) => false,
         };
     }
+    let is_renewal = |node: &NodeId| rewritten.iter().any(|one| graph.outputs()[one.output] == *node);
     let mut is_read = SideTable::filled(graph, || false);
     let mut waits = vec![false; steps.len()];
     for (index, step) in steps.iter().enumerate().rev() {
         let writes = written_over(graph, step).is_some_and(|(_, to)| is_version[to]);
         let views = matches!(step.kind, StepKind::Alias) && is_version[step.nodes[0]];
-        waits[index] = (writes || views) && !step.nodes.iter().any(|&node| is_read[node]);
+        let renews = matches!(step.kind, StepKind::Kernel(_)) && step.outputs.iter().any(is_renewal);
+        waits[index] = (writes || views || renews) && !step.nodes.iter().any(|&node| is_read[node]);
         if waits[index] {
             continue;
         }
@@ -136,7 +141,9 @@ struct Search<'a> {
     fallible: Vec<Option<NodeId>>,
     /// The input whose memory a value is written to.
     input_of: SideTable<NodeId, Option<usize>>,
-    steps: Vec<Option<InPlace>>,
+    steps: Vec<SmallVec<[InPlace; 1]>>,
+    /// The first step from which on kernels may write to inputs, if any may.
+    first_renewal: Option<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -160,19 +167,24 @@ impl<'a> Search<'a> {
             let first = step.nodes.iter().filter(may_fail).copied();
             fallible[index] = first.chain(fallible[index + 1]).min();
         }
+        let first_renewal = first_renewal(graph, plan);
         for (index, &output) in graph.outputs().iter().enumerate() {
             if !rewritten.iter().any(|one| one.output == index || one.ignored.contains(&index)) {
                 last_read[graph.view_base(output)] = usize::MAX;
             }
         }
         let (input_of, steps) = (SideTable::filled(graph, || None), Vec::with_capacity(plan.steps.len()));
-        Search { graph, plan, rewritten, step_of, last_read, fallible, input_of, steps }
+        Search { graph, plan, rewritten, step_of, last_read, fallible, input_of, steps, first_renewal }
     }
 
     fn run(mut self) -> Found<'a> {
         for (index, step) in self.plan.steps.iter().enumerate() {
-            let found = self.in_place(index, step);
-            if let Some(InPlace { from, to, .. }) = &found {
+            let found: SmallVec<[InPlace; 1]> = match &step.kind {
+                StepKind::Kernel(region) => self.renewals(index, step, region),
+                StepKind::Parts(_) | StepKind::Routine => self.in_place(index, step).into_iter().collect(),
+                StepKind::Alias | StepKind::Product | StepKind::Blocks(_) => SmallVec::new(),
+            };
+            for InPlace { from, to, .. } in &found {
                 let root = self.graph.view_base(*from);
                 self.input_of[*to] = match self.graph[root].kind {
                     NodeKind::Input(input) => Some(input as usize),
@@ -224,6 +236,33 @@ impl<'a> Search<'a> {
         Some(InPlace { from, to, regions })
     }
 
+    /// The outputs of a kernel that take the memory of the inputs whose new values they are. Every element is read, if at
+    /// all, where it is written.
+    fn renewals(&self, index: usize, step: &Step, region: &Region) -> SmallVec<[InPlace; 1]> {
+        let mut found: SmallVec<[InPlace; 1]> = SmallVec::new();
+        if region.has_folds() || self.first_renewal.is_none_or(|first| index < first) {
+            return found;
+        }
+        let graph = self.graph;
+        for one in self.rewritten {
+            let (from, to) = (graph.inputs()[one.input], graph.outputs()[one.output]);
+            let (old, new) = (&graph[from].ty, &graph[to].ty);
+            let is_same = old == new && old.numel() > 0;
+            let is_last = self.last_read[from] <= index && step.outputs.contains(&to);
+            let is_taken = found.iter().any(|other| other.to == to);
+            let written = region.outputs.iter().map(|(_, walk)| walk).find(|walk| walk.node == to);
+            let Some(written) = written.filter(|_| is_same && is_last && !is_taken) else { continue };
+            let is_there = |load: &super::region::Walk| {
+                let same = load.node == from && load.strides == written.strides && load.base == written.base;
+                graph.view_base(load.node) != from || (same && load.gather.is_none())
+            };
+            if region.loads.entities().all(is_there) {
+                found.push(InPlace { from, to, regions: Vec::new() });
+            }
+        }
+        found
+    }
+
     /// The regions that must run, without those that copy `from` to itself. `None` if there are none of the latter, or
     /// if a remaining region could read overwritten elements, or could fail after an input has changed.
     fn regions(&self, regions: &[Region], from: NodeId, to: NodeId, is_input: bool) -> Option<Vec<usize>> {
@@ -247,6 +286,19 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The first step from which on nothing can find a value out of range, if the function writes to inputs after all that
+/// can. Then a call that fails has written nothing, as an eager call.
+fn first_renewal(graph: &Graph, plan: &Plan) -> Option<usize> {
+    let may_fail = |node: NodeId| {
+        let call = &graph[node];
+        call.op().is_some_and(|op| op.checks_values(call.ty.dtype))
+    };
+    let first_write = plan.rewritten.iter().map(|one| graph.outputs()[one.output]).min()?;
+    let last = (0..plan.steps.len()).rev().find(|&at| plan.steps[at].nodes.iter().any(|&node| may_fail(node)));
+    let writes_last = graph.nodes().all(|(id, _)| id < first_write || !may_fail(id));
+    writes_last.then_some(last.map_or(0, |last| last + 1))
+}
+
 /// Whether a region only copies elements of `from` to the same places of `to`.
 fn copies_to_itself(region: &Region, from: NodeId, to: NodeId) -> bool {
     let [(value, written)] = &region.outputs[..] else { return false };
@@ -260,7 +312,7 @@ fn copies_to_itself(region: &Region, from: NodeId, to: NodeId) -> bool {
 struct Found<'a> {
     graph: &'a Graph,
     input_of: SideTable<NodeId, Option<usize>>,
-    steps: Vec<Option<InPlace>>,
+    steps: Vec<SmallVec<[InPlace; 1]>>,
 }
 
 impl Found<'_> {

@@ -144,12 +144,12 @@ impl<'g> Builder<'g> {
         // On a device, what the host computes is copied there whole, so nothing may be written in part.
         let writes = match self.blocks {
             BlockMode::Blocks => in_place_writes(graph, plan),
-            BlockMode::Steps => InPlaceWrites { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
+            BlockMode::Steps => InPlaceWrites { steps: vec![SmallVec::new(); plan.steps.len()], inputs: Vec::new() },
         };
         let mut in_place = Vec::new();
-        for (index, (step, place)) in plan.steps.iter().zip(writes.steps).enumerate() {
-            in_place.extend(place.clone().map(|place| (self.kernel, place)));
-            self.step(index, step, place).map_err(|reason| Failure { step: index, reason })?;
+        for (index, (step, places)) in plan.steps.iter().zip(writes.steps).enumerate() {
+            in_place.extend(places.iter().map(|place| (self.kernel, place.clone())));
+            self.step(index, step, &places).map_err(|reason| Failure { step: index, reason })?;
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
@@ -181,30 +181,30 @@ impl<'g> Builder<'g> {
     }
 
     /// Allocates memory for the outputs of a step, or reuses that of an operand for one that is written in place.
-    fn take(&mut self, step: &Step, place: Option<&InPlace>) {
+    fn take(&mut self, step: &Step, places: &[InPlace]) {
         for &output in &step.outputs {
             let to = self.slot(output);
-            match place {
-                Some(place) if place.to == output => {
+            match places.iter().find(|place| place.to == output) {
+                Some(place) => {
                     let from = self.slot(place.from);
                     self.push(Action::Alias { op: Op::Alias, attrs: Attrs::new(), from, to });
                 }
-                Some(_) | None => self.push(Action::Allocate(to, self.graph[output].ty.clone())),
+                None => self.push(Action::Allocate(to, self.graph[output].ty.clone())),
             }
         }
     }
 
-    fn step(&mut self, index: usize, step: &Step, place: Option<InPlace>) -> Result<(), Reason> {
+    fn step(&mut self, index: usize, step: &Step, places: &[InPlace]) -> Result<(), Reason> {
         let graph = self.graph;
         match &step.kind {
             StepKind::Kernel(region) => {
-                self.take(step, None);
+                self.take(step, places);
                 self.kernel(index, region, &step.nodes)?;
             }
             StepKind::Parts(regions) => {
-                self.take(step, place.as_ref());
+                self.take(step, places);
                 for (at, region) in regions.iter().enumerate() {
-                    if place.as_ref().is_none_or(|place| place.regions.contains(&at)) {
+                    if places.iter().all(|place| place.regions.contains(&at)) {
                         self.launch(index, region, &step.nodes)?;
                     }
                 }
@@ -226,8 +226,8 @@ impl<'g> Builder<'g> {
                 let op = node.op().expect("a routine is a call of an op");
                 let mut args: SmallVec<[Slot; 3]> = node.args.iter().map(|&arg| self.slot(arg)).collect();
                 let to = self.slot(step.nodes[0]);
-                self.take(step, place.as_ref());
-                if place.is_some() {
+                self.take(step, places);
+                if !places.is_empty() {
                     args[0] = to;
                 }
                 self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });

@@ -204,7 +204,7 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     for (kernel, launch) in built.executable.launches_by_kernel() {
         let lowered = &launch.lowered;
         // The memory of a value that is written in place holds the old value.
-        let place = built.executable.in_place.iter().find(|(other, _)| *other == kernel).map(|(_, place)| place);
+        let places = || built.executable.in_place.iter().filter(|(other, _)| *other == kernel).map(|(_, place)| place);
         let operands: Vec<Vec<u8>> = lowered
             .operands
             .iter()
@@ -222,9 +222,9 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
             let ty = &built.graph[node].ty;
             let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
             // A concatenation is written part by part.
-            let start = || match place {
-                Some(place) if place.to == node => from(&values[place.from.index()]),
-                Some(_) | None => vec![0xa5; layout.extent() * ty.dtype.size()],
+            let start = || match places().find(|place| place.to == node) {
+                Some(place) => from(&values[place.from.index()]),
+                None => vec![0xa5; layout.extent() * ty.dtype.size()],
             };
             buffers.push(made.remove(&node).unwrap_or_else(start));
         }

@@ -157,7 +157,7 @@ fn groups(built: &Built) -> Vec<Group> {
     }
     for Traffic { kernel, read, written } in built.executable.traffic() {
         (groups[kernel].bytes_read, groups[kernel].bytes_written) = (read, written);
-        if groups[kernel].in_place.is_some() {
+        if groups[kernel].in_place.is_some() && groups[kernel].kind != GroupKind::Kernel {
             // The cost of the step includes copies that it would make elsewhere.
             let nanos = f64::from(built.rates.launch) + cost.moving(read + written);
             groups[kernel].modelled_time = Duration::from_nanos(nanos as u64);

@@ -401,3 +401,81 @@ fn errors_leave_what_eager_leaves() -> Result<()> {
     }
     Ok(())
 }
+
+/// The step of an optimizer writes new values straight into its tensors: one kernel, and no copies.
+#[test]
+fn new_values_are_written_into_inputs() -> Result<()> {
+    let _no_grad = no_grad();
+    let step = |p: &Tensor, m: &Tensor, v: &Tensor, g: &Tensor| {
+        m.mul_(0.9)?;
+        m.add_(g.mul(0.1)?)?;
+        v.mul_(0.999)?;
+        v.add_(g.square()?.mul(0.001)?)?;
+        p.sub_(m.div(v.sqrt()?.add(1e-8)?)?.mul(0.01)?)
+    };
+    let tensors = || Ok::<_, opfuse::Error>([ramp(&[64, 32], 1)?, ramp(&[64, 32], 2)?, ramp(&[64, 32], 3)?.abs()?]);
+    let ([p, m, v], [q, n, w], g) = (tensors()?, tensors()?, ramp(&[64, 32], 4)?);
+    let f = compile(step);
+    for call in 0..4 {
+        f.call((&p, &m, &v, &g))?;
+        step(&q, &n, &w, &g)?;
+        let same = |found: &Tensor, expected: &Tensor| assert_eq!(look(found), look(expected), "call {call}");
+        same(&p, &q);
+        same(&m, &n);
+        same(&v, &w);
+    }
+    let explain = f.explain();
+    assert_eq!(explain.groups.len(), 1, "{explain}");
+    // Four tensors are read and three written.
+    assert_eq!((explain.groups[0].bytes_read, explain.groups[0].bytes_written), (4 * 8192, 3 * 8192), "{explain}");
+    assert!(explain.groups[0].in_place.is_some(), "{explain}");
+    Ok(())
+}
+
+/// What still needs the old value, or may fail after a write, gets a copy; the effects are eager's.
+#[test]
+fn old_values_that_are_needed_are_kept() -> Result<()> {
+    let _no_grad = no_grad();
+    type Step = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+    let steps: [(&str, Step); 5] = [
+        ("returned before the write", |x, y, _| {
+            let old = x.mul(1.0)?;
+            x.add_(y)?;
+            Ok(old)
+        }),
+        ("read transposed", |x, y, _| {
+            x.add_(&y.add(&x.t()?)?)?;
+            x.sum_all()
+        }),
+        ("two tensors swap", |x, y, _| {
+            let old = x.copy()?;
+            x.copy_(y)?;
+            y.copy_(&old)?;
+            x.sum_all()
+        }),
+        ("one new value for both", |x, y, _| {
+            let new = x.mul(y)?;
+            x.copy_(&new)?;
+            y.copy_(&new)?;
+            Ok(new)
+        }),
+        ("an index before the write", |x, y, at| {
+            let row = y.index_select(0, at)?;
+            x.add_(&row)?;
+            row.sum_all()
+        }),
+    ];
+    for (name, step) in steps {
+        let f = compile(step);
+        let tensors = || Ok::<_, opfuse::Error>([ramp(&[16, 16], 1)?, ramp(&[16, 16], 2)?]);
+        let ([x, y], [v, w]) = (tensors()?, tensors()?);
+        for place in [3i64, 0, 16, 5] {
+            let at = Tensor::from_slice(&[place], &[1])?;
+            let (found, expected) = (f.call((&x, &y, &at)), step(&v, &w, &at));
+            let text = |result: Result<Tensor>| result.map_or_else(|error| error.to_string(), |tensor| look(&tensor));
+            assert_eq!(text(found), text(expected), "{name}, index {place}");
+            assert_eq!([look(&x), look(&y)], [look(&v), look(&w)], "{name}, index {place}");
+        }
+    }
+    Ok(())
+}
