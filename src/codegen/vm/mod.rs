@@ -6,6 +6,7 @@
 
 mod build;
 mod direct;
+mod division;
 mod folds;
 mod gathered;
 mod interpreter;

@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code, reason = "only the unchecked conversion to integers becomes vector instructions")]
 
+use super::division::{FloatRemainder, Quotient};
 use super::routine::{Binary, Ternary, Unary};
 use crate::codegen::fold::Element;
 use crate::ir::scalar::eval::int_pow;
@@ -69,13 +70,13 @@ macro_rules! integers {
             }
             #[inline(always)]
             fn rem(self, o: $int) -> $int {
-                if o == 0 { 0 } else { self.wrapping_rem(o) }
+                Quotient::remainder(self, o)
             }
         }
         impl Whole for $int {
             #[inline(always)]
             fn quot(self, o: $int) -> $int {
-                if o == 0 { 0 } else { self.wrapping_div(o) }
+                Quotient::quotient(self, o)
             }
             #[inline(always)]
             fn pow(self, o: $int) -> $int {
@@ -123,7 +124,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn rem(self, o: $float) -> $float {
-                self % o
+                FloatRemainder::remainder(self, o)
             }
         }
         impl Canonical for $float {
