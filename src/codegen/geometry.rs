@@ -5,7 +5,8 @@
 //! output, so that memory is walked forwards, unless the caller asks for an order. The inner loops of a fold keep
 //! their logical order, because it is the order of the fold.
 
-use super::kernel::{Kernel, Level, Operand, Source};
+use super::kernel::{Kernel, Kind, Level, Operand, Source};
+use crate::ir::Combine;
 use smallvec::SmallVec;
 
 /// One stride per loop.
@@ -265,6 +266,27 @@ impl Geometry {
             && !self.outputs.iter().any(moves)
     }
 
+    /// Whether all folds are of one pass over memory in which the rows of an inner element are neighbours, and those of
+    /// the next one follow them.
+    fn is_dense_along_rows(&self, kernel: &Kernel) -> bool {
+        let (Some(&row_lanes), [_]) = (self.rows.last(), &self.inner[..]) else { return false };
+        let in_row = |operand: &Operand, access: &Access| {
+            let (row, inner) = (access.rows.last().copied().unwrap_or(0), access.inner.last().copied().unwrap_or(0));
+            let bytes = operand.dtype.size();
+            (row, inner) == (0, 0) || (row, inner) == (bytes, row_lanes * bytes)
+        };
+        let has_indices = kernel
+            .insts
+            .iter()
+            .any(|inst| matches!(inst.kind, Kind::Gather(_) | Kind::Fold(Combine::ArgMax | Combine::ArgMin)));
+        let is_single = kernel.passes().into_iter().max() == Some(1)
+            && kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row);
+        let mut operands = kernel.operands.iter().zip(&self.operands);
+        is_single
+            && !has_indices
+            && operands.all(|(operand, access)| operand.source == Source::Memory && in_row(operand, access))
+    }
+
     /// Chooses the vector loop. It is the rows where more full accesses are contiguous along them, or the fold is
     /// short.
     /// It is never a few neighbouring rows, as in a mean per channel: vectors would be short, and start at each
@@ -272,12 +294,12 @@ impl Geometry {
     fn choose_lanes(&self, kernel: &Kernel) -> Lanes {
         let (Some(&row_lanes), Some(&inner_lanes)) = (self.rows.last(), self.inner.last()) else { return Lanes::Inner };
         if row_lanes < FEW_LANES && inner_lanes >= LONG_FOLD * row_lanes && self.is_close_along_inner(kernel) {
-            return Lanes::Inner;
+            // Rows that follow each other are folded several elements at a time (`vm::merged`).
+            return if self.is_dense_along_rows(kernel) { Lanes::Rows } else { Lanes::Inner };
         }
         let full = |slot: usize| {
             kernel.insts.iter().any(|inst| {
-                matches!(inst.kind, super::kernel::Kind::Load(s) | super::kernel::Kind::Gather(s) if s as usize == slot)
-                    && inst.level == Level::Full
+                matches!(inst.kind, Kind::Load(s) | Kind::Gather(s) if s as usize == slot) && inst.level == Level::Full
             })
         };
         let sizes = kernel.operands.iter().map(|operand| operand.dtype.size());
@@ -302,8 +324,8 @@ impl Geometry {
 mod tests {
     use super::*;
     use crate::codegen::kernel::{Inst, Kind, Output};
+    use crate::ir::DType;
     use crate::ir::scalar::{Reg, Ty};
-    use crate::ir::{Combine, DType};
     use smallvec::smallvec;
 
     /// The vector loop of a sum over `length` elements that are `stride` bytes apart, in neighbouring rows.
@@ -324,8 +346,9 @@ mod tests {
 
     #[test]
     fn vectors_run_along_long_folds_of_few_rows() {
-        assert_eq!(lanes(3, 1000, 12), Lanes::Inner);
-        assert_eq!(lanes(15, 1000, 60), Lanes::Inner);
+        assert_eq!(lanes(3, 1000, 16), Lanes::Inner);
+        assert_eq!(lanes(15, 1000, 64), Lanes::Inner);
+        assert_eq!(lanes(3, 1000, 12), Lanes::Rows, "rows follow each other");
         assert_eq!(lanes(16, 1000, 64), Lanes::Rows, "a vector is full");
         assert_eq!(lanes(3, 20, 12), Lanes::Rows, "the fold is short");
         assert_eq!(lanes(3, 1000, 68), Lanes::Rows, "each element is in another cache line");

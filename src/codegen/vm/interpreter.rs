@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
+use super::merged::Merged;
 use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, TileShape};
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
@@ -34,6 +35,11 @@ pub(super) struct Interpreter<'a> {
     pub(super) scratch: Box<Scratch>,
     /// Most elements of a tile, in whole blocks.
     tile: usize,
+    /// From one partial result of a fold to the next with lanes along the rows, and between inner elements of row
+    /// buffers.
+    width: usize,
+    /// The inner elements that a tile may hold.
+    merged: Option<Merged>,
     /// Elements of the current tile.
     pub(super) n: usize,
     /// Offset of the current tile in a row buffer, in elements.
@@ -50,9 +56,17 @@ impl<'a> Interpreter<'a> {
         pointers: Pointers<'a>,
         faults: &'a Faults,
         tile: usize,
+        merged: Option<Merged>,
     ) -> Interpreter<'a> {
         let scratch = Scratch::take();
-        let mut interpreter = Interpreter { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
+        let lanes = geometry.rows.last().copied().unwrap_or(1);
+        let (tile, width) = match merged {
+            Some(Merged { count }) => ((count * lanes).next_multiple_of(BLOCK), lanes),
+            None => (tile, tile),
+        };
+        let (n, at, element) = (1, 0, 0);
+        let mut interpreter =
+            Interpreter { plan, geometry, pointers, faults, scratch, tile, width, merged, n, at, element };
         interpreter.lay_out();
         interpreter
     }
@@ -77,11 +91,12 @@ impl<'a> Interpreter<'a> {
         let line = |bytes: usize| bytes.next_multiple_of(Line::BYTES);
         let (levels, width) = match geometry.lanes {
             Lanes::Inner => (1, 1),
-            Lanes::Rows => (fold_levels(n_inner), self.tile),
+            Lanes::Rows => (fold_levels(n_inner), self.width),
         };
         let tiles = line(plan.block_bytes);
         let partials = tiles + line(plan.tile_bytes * self.tile);
-        let fold_bytes = |size: usize| line(levels * FOLD_LANES * width * size);
+        // A result is read in whole blocks.
+        let fold_bytes = |size: usize| line((levels * FOLD_LANES * width + BLOCK) * size);
         let of_fold = |fold: &Fold| (fold_bytes(fold.ty.size()), if fold.has_index() { fold_bytes(8) } else { 0 });
         let buffers = partials + plan.folds.entities().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
         let of_buffer = |&size: &usize| line((n_inner * width + BLOCK) * size);
@@ -307,12 +322,15 @@ impl<'a> Interpreter<'a> {
         self.scratch.here.clone_from(&self.scratch.row);
         let partials: usize = pass.folds.iter().map(|&fold| self.plan.folds[fold].bytes()).sum();
         let by_partial = partials * lanes * FOLD_LANES > NEAR_BYTES && n_inner > FOLD_LANES;
+        let merged = self.merged.filter(|merged| merged.fits(self.plan, self.geometry, pass));
         for start in (0..n_inner).step_by(FOLD_BLOCK) {
             let block = start..n_inner.min(start + FOLD_BLOCK);
             let end = block.end;
             // SAFETY: these elements are among those the caller vouched for.
             unsafe {
-                if by_partial {
+                if let Some(merged) = merged {
+                    self.sweep_merged(pass, lanes, block, merged);
+                } else if by_partial {
                     self.sweep_partials(pass, block);
                 } else {
                     self.sweep_block(pass, lanes, block);
@@ -344,7 +362,7 @@ impl<'a> Interpreter<'a> {
     /// See [`Interpreter::run_row`].
     unsafe fn sweep_block(&mut self, pass: &Pass, lanes: usize, block: Range<usize>) {
         for element in block {
-            (self.at, self.element) = (element * self.tile, element);
+            (self.at, self.element) = (element * self.width, element);
             if lanes <= NARROW_LANES {
                 self.prefetch(lanes);
             }
@@ -352,6 +370,22 @@ impl<'a> Interpreter<'a> {
             unsafe { self.run_steps(&pass.tile) };
             self.advance_inner(element, 1);
         }
+    }
+
+    /// Walks the inner elements of a block of the folds in order, some at a time.
+    ///
+    /// # Safety
+    /// See [`Interpreter::run_row`]; the pass fits.
+    unsafe fn sweep_merged(&mut self, pass: &Pass, lanes: usize, block: Range<usize>, merged: Merged) {
+        for first in block.clone().step_by(merged.count) {
+            let count = merged.count.min(block.end - first);
+            (self.n, self.at, self.element) = (count * lanes, first * self.width, first);
+            // SAFETY: passed on from the caller: the lanes of these inner elements follow each other in all memory that
+            // the steps access, and so do their partial results.
+            unsafe { self.run_steps(&pass.tile) };
+            self.advance_inner(first, count);
+        }
+        self.n = lanes;
     }
 
     /// Walks the inner elements of a block of the folds, one partial result after another, so that each stays in the
@@ -363,7 +397,7 @@ impl<'a> Interpreter<'a> {
         for first in (block.start..block.end).take(FOLD_LANES) {
             self.move_inner(first);
             for element in (first..block.end).step_by(FOLD_LANES) {
-                (self.at, self.element) = (element * self.tile, element);
+                (self.at, self.element) = (element * self.width, element);
                 self.prefetch_heads();
                 // SAFETY: passed on from the caller.
                 unsafe { self.run_steps(&pass.tile) };
@@ -434,7 +468,7 @@ impl<'a> Interpreter<'a> {
     /// A fold's partial results per lane, for a level and a partial result of the order.
     pub(super) fn partial(&self, fold: FoldId, level: usize, lane: usize) -> (*mut u8, *mut i64) {
         let partials = self.scratch.partials[fold];
-        let at = (level * FOLD_LANES + lane) * self.tile;
+        let at = (level * FOLD_LANES + lane) * self.width;
         (partials.acc.wrapping_add(at * self.plan.folds[fold].ty.size()), partials.index.wrapping_add(at))
     }
 
@@ -445,7 +479,7 @@ impl<'a> Interpreter<'a> {
             for level in levels.clone() {
                 let (acc, acc_index) = self.partial(id, level, 0);
                 // SAFETY: every level has `FOLD_LANES` tiles of partial results in scratch memory.
-                unsafe { init(acc, acc_index, n.clamp(1, FOLD_LANES) * self.tile) };
+                unsafe { init(acc, acc_index, n.clamp(1, FOLD_LANES) * self.width) };
             }
         }
     }

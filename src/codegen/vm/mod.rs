@@ -11,6 +11,7 @@ mod folds;
 mod gathered;
 mod interpreter;
 mod isa;
+mod merged;
 mod moves;
 mod nodes;
 mod operations;

@@ -7,6 +7,7 @@ use super::direct::{Direct, PreparedRow};
 use super::gathered::{Gatherable, Gathered, gatherable};
 use super::interpreter::Interpreter;
 use super::isa::Isa;
+use super::merged::Merged;
 use super::nodes::Nodes;
 use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
@@ -145,7 +146,8 @@ impl VmProgram {
             Lanes::Rows => geometry.rows.last().copied().unwrap_or(1),
         };
         let (plan, tile) = self.choose(geometry, longest.min(part.lanes.len()));
-        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
+        let merged = Merged::of(plan, geometry, part).filter(|_| part.lanes.len() <= tile);
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile, merged);
         match self.lanes {
             Lanes::Inner => {
                 let elements = if plan.folds.is_empty() { part.lanes.clone() } else { 0..geometry.n_inner() };
@@ -195,7 +197,7 @@ impl VmProgram {
     ) {
         assert!(self.splits && values.len() == blocks.len() * self.n_folds(), "values are one per block and fold");
         let (plan, tile) = self.choose(geometry, geometry.inner.last().copied().unwrap_or(1));
-        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile, None);
         interpreter.set_row(row, 0);
         let end = (blocks.end * FOLD_BLOCK).min(geometry.n_inner());
         // SAFETY: passed on from the caller; these elements belong to the row.
@@ -220,7 +222,7 @@ impl VmProgram {
     ) {
         assert!(self.splits, "only programs that split are finished by row");
         let (plan, tile) = self.choose(geometry, BLOCK);
-        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile, None);
         interpreter.set_row(row, 0);
         // SAFETY: passed on from the caller.
         unsafe { interpreter.finish_folds(values) };
