@@ -8,6 +8,7 @@
 //!
 //! A product is cut into parts of its result. A chain is never cut: there are no sums of partial sums.
 
+mod narrow;
 mod pack;
 mod piece;
 mod tile;
@@ -23,6 +24,7 @@ use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, Layout, TensorType};
+use narrow::Format;
 use piece::{ProductPiece, even};
 use tile::Multiply;
 
@@ -173,10 +175,17 @@ fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result
 
 /// The unrounded sums of a product of 16-bit floats, of type `ty`.
 fn unrounded(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
-    if a.dtype() == DType::F16 {
-        return product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, ty);
+    let is_f16 = a.dtype() == DType::F16;
+    let (format, widen): (Format, fn(u16) -> f32) =
+        if is_f16 { (Format::F16, widen_f16) } else { (Format::BF16, widen_bf16) };
+    let a = widened(a, widen)?;
+    let shape = shape([a.layout(), b.layout()], DType::F32, DType::F32);
+    if b.dtype() != ty.dtype && ty.dtype == DType::F32 && narrow::fits(shape.k) {
+        let out = Array::new(Device::CPU, ty)?;
+        narrow::multiply(format, &a, b, &out, shape);
+        return Ok(out);
     }
-    product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, ty)
+    product(&a, &widened(b, widen)?, ty)
 }
 
 /// The same elements in f32, with the same layout if there are no gaps between them, else row-major.
