@@ -69,8 +69,13 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     }
     check_windows(op, x, first, sizes)?;
     let mut y = widened(x)?;
-    for (d, &count) in sizes.iter().enumerate() {
-        y = along(&y, first + d, count as usize)?;
+    let is_even = |(d, &count): (usize, &i64)| count > 0 && x.sizes()[first + d].is_multiple_of(count as usize);
+    if sizes.iter().enumerate().all(is_even) {
+        y = even(&y, first, sizes)?;
+    } else {
+        for (d, &count) in sizes.iter().enumerate() {
+            y = along(&y, first + d, count as usize)?;
+        }
     }
     let y = y.to_dtype(x.dtype())?;
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
@@ -127,6 +132,17 @@ impl Windows {
 
 fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// The means of windows that tile the dims from `first` on: one reduction over all of them.
+fn even(x: &Tensor, first: usize, counts: &[i64]) -> Result<Tensor> {
+    let mut y = x.clone();
+    for (d, &count) in counts.iter().enumerate() {
+        let size = x.sizes()[first + d] as i64;
+        y = y.unflatten((first + 2 * d) as i64, [count, size / count])?;
+    }
+    let inner: Vec<i64> = (0..counts.len()).map(|d| (first + 2 * d + 1) as i64).collect();
+    y.mean(inner, false)
 }
 
 /// The means of the windows over one dim.

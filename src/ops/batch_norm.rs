@@ -243,8 +243,16 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
         true => (mean.to_dtype(statistics)?, rstd.to_dtype(statistics)?),
         false => (mean.clone(), rstd),
     };
-    let y = x.sub(by_channel(&widened(&saved.0)?, &x)?)?.mul(by_channel(&widened(&saved.1)?, &x)?)?;
-    let y = affine(&y, arguments.weight, arguments.bias)?.to_dtype(input.dtype())?;
+    // Reciprocal deviation and weight are multiplied per channel, so that an eager call walks over `x` twice only.
+    let centred = x.sub(by_channel(&widened(&saved.0)?, &x)?)?;
+    let rstd = widened(&saved.1)?;
+    let scale = arguments.weight.map_or_else(|| Ok(rstd.clone()), |weight| rstd.mul(widened(weight)?))?;
+    let scale = by_channel(&scale, &x)?;
+    let y = match arguments.bias {
+        Some(bias) => by_channel(&widened(bias)?, &x)?.addcmul(&centred, &scale, 1)?,
+        None => centred.mul(&scale)?,
+    };
+    let y = y.to_dtype(input.dtype())?;
     if !arguments.training {
         let nothing = nothing(&y, statistics)?;
         return Ok((y, nothing.clone(), nothing));
