@@ -13,7 +13,7 @@ mod values;
 use opfuse::ir::DType;
 use opfuse::{Result, Tensor};
 
-pub(crate) use inputs::uniform;
+pub(crate) use inputs::{uniform, uniform_in};
 
 /// What is run: inputs in the order of their seeds, outputs in the order of the definition.
 pub(crate) type Function = fn(&[Tensor]) -> Result<Vec<Tensor>>;

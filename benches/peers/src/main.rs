@@ -5,6 +5,8 @@
 //! `compile`, and the last four with `Numerics::Fast`. For the last three, the driver sets `OPFUSE_CUDA_PRODUCTS`,
 //! which says who computes products.
 //!
+//! `sweep-eager` and `sweep-compile` run single operators instead of rows (`sweep`), and `sweep-schemas` lists them.
+//!
 //! `protocol` says how a driver talks to a worker, `session` how a row is set up and timed, and `scale` how it gets
 //! larger or smaller. The drivers are `scripts/peers.sh` and, for GPUs, `scripts/gpu`.
 
@@ -14,6 +16,7 @@ mod protocol;
 mod rows;
 mod scale;
 mod session;
+mod sweep;
 #[path = "../../workloads/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the worker uses a part of the module")]
 mod workloads;
@@ -28,6 +31,17 @@ fn main() -> ExitCode {
         Ok(request) => request,
         Err(error) => return protocol::refuse(&error),
     };
+    match request.peer.as_str() {
+        "sweep-schemas" => return protocol::exit_code(sweep::list()),
+        "sweep-eager" | "sweep-compile" => {
+            pool::set_num_threads(request.threads);
+            return match sweep::Sweep::new(request.peer == "sweep-compile") {
+                Ok(sweep) => protocol::run(&request, sweep),
+                Err(error) => protocol::refuse(&error),
+            };
+        }
+        _ => {}
+    }
     let mode = match request.peer.as_str() {
         "opfuse-eager" => Mode::Eager,
         "opfuse-compile" => Mode::Compiled(Numerics::Strict),

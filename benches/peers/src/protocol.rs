@@ -68,6 +68,11 @@ pub(crate) fn run<P: Peer>(request: &Request, peer: P) -> ExitCode {
         Task::Serve => serve(&mut session),
         Task::Once(rows) => each_once(&mut session, request, rows),
     };
+    exit_code(done)
+}
+
+/// What a process ends with after it has written its output.
+pub(crate) fn exit_code(done: io::Result<()>) -> ExitCode {
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

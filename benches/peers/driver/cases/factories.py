@@ -1,0 +1,68 @@
+"""Operators that make tensors from nothing, and random numbers."""
+
+from .expand import fixed
+
+FACTORIES = """
+!m zeros([2048,2048])
+l zeros([8,8])
+!m ones([2048,2048])
+!m full([2048,2048],1.5)
+l full([8,8],1.5)
+m zeros_like(f32[2048,2048])
+m ones_like(f32[2048,2048])
+m full_like(f32[2048,2048],1.5)
+m new_zeros(f32[1],[2048,2048])
+m new_ones(f32[1],[2048,2048])
+m new_full(f32[1],[2048,2048],1.5)
+!m arange(4194304)
+m arange.start(0,4194304)
+m arange.start_step(0,8388608,2)
+m arange(4194304,dtype=f32)
+c arange(65536)
+l arange(64)
+!m linspace(0,1,4194304)
+m eye(2048)
+m eye.m(2048,1024)
+l scalar_tensor(1.5)
+l empty.memory_format([8,8])
+m empty.memory_format([2048,2048])
+l empty_like(f32[8,8])
+l empty_strided([8,8],[8,1])
+l new_empty(f32[1],[8,8])
+l new_empty_strided(f32[1],[8,8],[8,1])
+l item(f32[])
+l _local_scalar_dense(f32[])
+m randperm(1048576)
+"""
+
+RANDOM = """
+!m rand([2048,2048])
+l rand([8,8])
+c rand([256,512])
+m rand([2048,2048],dtype=f64)
+m rand_like(f32[2048,2048])
+!m randn([2048,2048])
+c randn([256,512])
+m randn_like(f32[2048,2048])
+m randn_like(bf16[2048,2048])
+!m randint(100,[2048,2048])
+m randint.low(10,100,[2048,2048])
+!m bernoulli(f32[2048,2048](0,1))
+m bernoulli.p(f32[2048,2048],0.3)
+m bernoulli_.float(f32[2048,2048],0.3)
+m bernoulli_.Tensor(f32[2048,2048],f32[2048,2048](0,1))
+m uniform_(f32[2048,2048])
+m normal_(f32[2048,2048])
+m random_(i64[2048,2048])
+m random_.to(i64[2048,2048],100)
+m random_.from(i64[2048,2048],10,100)
+!m dropout(f32[2048,2048],0.3,True)
+m grad:dropout(f32[2048,2048],0.3,True)
+m native_dropout(f32[2048,2048],0.3,True)
+m native_dropout_backward(f32[2048,2048],bool[2048,2048],1.5)
+"""
+
+
+def cases():
+    yield from fixed("factories", FACTORIES)
+    yield from fixed("random numbers", RANDOM)
