@@ -2,7 +2,7 @@
 # Finds operators that are slow beside PyTorch, and writes docs/benchmarks/sweep.md.
 #
 #   scripts/sweep.sh                              every case with one thread, an hour or more
-#   scripts/sweep.sh --quick                      one size, layout and dtype of each operator: five minutes
+#   scripts/sweep.sh --quick                      one size, layout and dtype of each operator: four minutes
 #   scripts/sweep.sh --only 'sort|topk' --look    some cases, printed and not kept
 #   scripts/sweep.sh --missing --seconds 500      goes on where an earlier run stopped, for so long
 #   scripts/sweep.sh --slow 0.9                   cases again that were slow

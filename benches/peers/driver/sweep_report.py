@@ -12,7 +12,7 @@ from cases.reasons import UNKNOWN, reason_of
 TORCH, EAGER, COMPILED = "torch-eager", "sweep-eager", "sweep-compile"
 OURS = (EAGER, COMPILED)
 SLOW, VERY_SLOW = 0.8, 0.5
-NAMES = {"": "contiguous", "t": "transposed", "s": "every second column", "b": "broadcast"}
+NAMES = {"": "contiguous", "t": "transposed", "s": "every second column", "b": "broadcast", "cl": "channels last"}
 
 
 def ratio(cell, peer):

@@ -7,8 +7,8 @@ for which neither holds, so a new operator needs a case or a reason.
 import re
 
 RANDOM = re.compile(r"aten::(rand|bernoulli|uniform_|normal_|random_|dropout|native_dropout|empty|new_empty)")
-# Results are defined up to what nobody asks for: which of equal elements, the order of writes to one place.
-FREE = re.compile(r"aten::(index_put|put|scatter(\.src|_\.src|\.value\b)|index_copy|sort|argsort|topk)")
+# PyTorch adds 4096 ones up to 256 in bf16.
+ROUGH = re.compile(r"grad:aten::layer_norm\(bf16")
 
 NAME, ALIAS, WRITE = re.compile(r"([\w:.]+)\("), re.compile(r"Tensor\(\w+( -> \*)?\)"), re.compile(r"\(\w!\)")
 
@@ -46,9 +46,10 @@ ENDINGS = {
 }
 
 
-def is_random(operator):
-    """Whether results are random or not defined, so that they are not compared."""
-    return bool(RANDOM.match(operator)) and operator != "aten::native_dropout_backward"
+def is_compared(case):
+    """Whether results are the same wherever the operator is right: not random, nor without a value."""
+    is_random = RANDOM.match(case.operator) and case.operator != "aten::native_dropout_backward"
+    return not is_random and not ROUGH.match(case.text)
 
 
 def reason(schema, measured):

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 FLOATS, INTEGERS = ("f32", "f64", "bf16", "f16"), ("i64", "u8")
+DTYPE, LAYOUT = re.compile(r"\b(\w+)\["), re.compile(r":(t|s|w|b|cl)\b")
 LETTER = re.compile(r"\b([XYZRCB])\b(\([^)]*\))?")
 
 
@@ -88,9 +89,11 @@ def fixed(family, text, dtypes=("f32",)):
         size, call = line.removeprefix("!").split(" ", 1)
         size = {"l": "latency", "c": "cache", "m": "memory"}[size]
         prefix, call = ("grad:", call.removeprefix("grad:")) if call.startswith("grad:") else ("", call)
-        is_quick = line.startswith("!")
-        yield Case(f"{prefix}aten::{call}", family, size, dtypes[0], is_quick=is_quick)
+        first = DTYPE.search(call)
+        layout = LAYOUT.search(call)
+        about = {"layout": layout[1] if layout else "", "dtype": first[1] if first else "f32"}
+        yield Case(f"{prefix}aten::{call}", family, size, **about, is_quick=line.startswith("!"))
         for dtype in dtypes[1:]:
             other = call.replace(f"{dtypes[0]}[", f"{dtype}[")
             if other != call and size != "latency":
-                yield Case(f"{prefix}aten::{other}", family, size, dtype)
+                yield Case(f"{prefix}aten::{other}", family, size, **about | {"dtype": dtype})

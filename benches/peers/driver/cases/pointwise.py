@@ -84,10 +84,8 @@ mul.Scalar(X,3)
 div.Scalar(X,3)
 div.Scalar_mode(X(-9,9),3,rounding_mode="floor")
 div.Scalar_mode(X(-9,9),3,rounding_mode="trunc")
-floor_divide.Scalar(X(-9,9),3)
 fmod.Scalar(X(-9,9),3)
 remainder.Scalar(X(-9,9),3)
-remainder.Scalar_Tensor(7,X(1,9))
 copysign.Scalar(X,-1)
 """
 
@@ -118,6 +116,8 @@ logical_xor(X,Y)
 isclose(X,Y)
 heaviside(X,Y)
 floor_divide(X(-9,9),Y(1,5))
+floor_divide.Scalar(X(-9,9),3)
+remainder.Scalar_Tensor(7,X(1,9))
 """
 
 BINARY = """
