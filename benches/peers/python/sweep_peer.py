@@ -25,7 +25,7 @@ FORMATS = {
     "preserve_format": torch.preserve_format,
 }
 WORDS = {"None": None, "True": True, "False": False, **DTYPES, **FORMATS}
-TENSOR = re.compile(r"(\w+)\[([\d,]*)\](?:\(([^,]+),([^)]+)\))?((?::\w+)*)")
+TENSOR = re.compile(r"(\w+)\[([\d,]*)\]((?::[-\w.]+)*)")
 KEY, TEXT, WORD = re.compile(r"(\w+)="), re.compile(r'"([^"]*)"'), re.compile(r"[^,)\]]+")
 
 
@@ -71,9 +71,9 @@ class Reader:
             return WORDS[word]
         return int(word) if re.fullmatch(r"-?\d+", word) else float(word)
 
-    def tensor(self, dtype, sizes, low, high, words):
+    def tensor(self, dtype, sizes, words):
         sizes, words = [int(size) for size in sizes.split(",") if size], words.split(":")[1:]
-        spread = (float(low), float(high)) if low else None
+        spread = next((tuple(map(float, word.split(".."))) for word in words if ".." in word), None)
         tensor = laid_out(len(self.tensors) + 1, dtype, sizes, spread, words)
         self.tensors.append(tensor)
         if tensor.is_floating_point() and "n" not in words:

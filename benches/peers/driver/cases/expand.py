@@ -1,7 +1,7 @@
 """From a template to cases: sizes, layouts, dtypes, and backward passes.
 
 A template is a call without `aten::` whose operands may be letters: `X`, `Y` and `Z` have the shape, `R` is a row of it,
-`C` a column (the last size is 1), and `B` a mask. A range may follow a letter: `X(0.1,5)`. Layouts change `X` alone.
+`C` a column (the last size is 1), and `B` a mask. A range may follow a letter: `X:0.1..5`. Layouts change `X` alone.
 Every template is a case in f32 at each shape. One shape, the `main` one, is also taken in other layouts and dtypes, and
 with a backward pass.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 FLOATS, INTEGERS = ("f32", "f64", "bf16", "f16"), ("i64", "u8")
 DTYPE, LAYOUT = re.compile(r"\b(\w+)\["), re.compile(r":(t|s|w|b|cl)\b")
-LETTER = re.compile(r"\b([XYZRCB])\b(\([^)]*\))?")
+LETTER = re.compile(r"\b([XYZRCB])\b((?::[-\w.]+)*)")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ def filled(template, sizes, dtype, layout):
     """The call with its operands."""
 
     def operand(match):
-        letter, spread = match[1], match[2] or ""
+        letter, words = match[1], match[2]
         its = {"R": sizes[-1:], "C": (*sizes[:-1], 1)}.get(letter, sizes)
         kind = "bool" if letter == "B" else dtype
-        words = f":{layout}" if letter == "X" and layout else ""
-        return f"{kind}[{','.join(map(str, its))}]{spread}{words}"
+        words += f":{layout}" if letter == "X" and layout else ""
+        return f"{kind}[{','.join(map(str, its))}]{words}"
 
     return LETTER.sub(operand, template)
 

@@ -3,10 +3,14 @@
 //! `NAME(ARG,…,KEY=ARG)`, without a space anywhere; the name is that of a schema. An argument is a tensor, a number,
 //! `None`, `True`, `False`, a list in brackets, a text in quotes, or the name of a dtype or memory format.
 //!
-//! A tensor is `DTYPE[SIZES]`, then perhaps `(LOW,HIGH)` for the range of its elements, then words that begin with a
-//! colon: a layout (`:t` transposed, `:s` every second column, `:w` a window of wider rows, `:b` one row that is
-//! repeated, `:cl` channels last), a kind of elements (`:perm`, `:sorted`, `:spd`, `:steps`), and `:n` for an operand
-//! that gets no gradient.
+//! A tensor is `DTYPE[SIZES]` and words that begin with a colon:
+//!
+//! - `:LOW..HIGH` is the range of its elements.
+//! - `:perm`, `:sorted`, `:spd` and `:steps` are other kinds of elements: a permutation, sorted rows, a positive
+//!   definite matrix, multiples of the range's upper end.
+//! - `:t` is transposed, `:s` every second column, `:w` a window of wider rows, `:b` one row that is repeated, `:cl`
+//!   channels last.
+//! - `:n` is an operand that gets no gradient.
 
 use opfuse::DType;
 
@@ -140,16 +144,13 @@ impl<'a> Reader<'a> {
         let sizes = self.until(|c| c == ']').split(',').filter(|size| !size.is_empty());
         let sizes = sizes.map(|size| size.parse().map_err(|_| format!("no size {size}"))).collect::<Parsed<_>>()?;
         self.takes("]");
-        let range = if self.takes("(") {
-            let (low, high) = self.until(|c| c == ')').split_once(',').ok_or("a range has two ends")?;
-            self.takes(")");
-            Some((number(low)?, number(high)?))
-        } else {
-            None
-        };
-        let mut words = Vec::new();
+        let (mut range, mut words) = (None, Vec::new());
         while self.takes(":") {
-            words.push(self.until(|c| ",)]:".contains(c)).into());
+            let word = self.until(|c| ",)]:".contains(c));
+            match word.split_once("..") {
+                Some((low, high)) => range = Some((number(low)?, number(high)?)),
+                None => words.push(word.into()),
+            }
         }
         Ok(Operand { dtype, sizes, range, words })
     }
@@ -157,4 +158,26 @@ impl<'a> Reader<'a> {
 
 fn number(text: &str) -> Parsed<f64> {
     text.parse().map_err(|_| format!("no number {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_read() {
+        let call = call("aten::cat([f32[2,3]:-1..1:t,bf16[3,2]],-1,key=True)").expect("it is a call");
+        let first = Operand { dtype: DType::F32, sizes: vec![2, 3], range: Some((-1.0, 1.0)), words: vec!["t".into()] };
+        let second = Operand { dtype: DType::BF16, sizes: vec![3, 2], range: None, words: Vec::new() };
+        assert_eq!(call.name, "aten::cat");
+        assert_eq!(call.positional, [Arg::List(vec![Arg::Tensor(first), Arg::Tensor(second)]), Arg::Int(-1)]);
+        assert_eq!(call.named, [("key".into(), Arg::Bool(true))]);
+    }
+
+    #[test]
+    fn texts_that_are_no_calls_are_refused() {
+        for text in ["aten::relu", "aten::relu(f32[a])", "aten::relu(f31[2])", "aten::add(1x)", "aten::relu(f32[2])!"] {
+            assert!(super::call(text).is_err(), "{text}");
+        }
+    }
 }
