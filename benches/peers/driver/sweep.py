@@ -10,6 +10,7 @@ sums differ, something else was computed, so no times are kept.
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -165,7 +166,7 @@ class Turns:
 def mark_wrong(case, cell):
     """Where results add up to something else, the call was not the same."""
     expected = cell[TORCH].get("check")
-    if expected is None or not coverage.is_compared(case):
+    if expected is None or not math.isfinite(expected) or not coverage.is_compared(case):
         return
     for peer in (EAGER, COMPILED):
         found = cell[peer].get("check", expected)
