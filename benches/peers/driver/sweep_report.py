@@ -12,7 +12,14 @@ from cases.reasons import UNKNOWN, reason_of
 TORCH, EAGER, COMPILED = "torch-eager", "sweep-eager", "sweep-compile"
 OURS = (EAGER, COMPILED)
 SLOW, VERY_SLOW = 0.8, 0.5
-NAMES = {"": "contiguous", "t": "transposed", "s": "every second column", "b": "broadcast", "cl": "channels last"}
+NAMES = {
+    "": "contiguous",
+    "t": "transposed",
+    "s": "every second column",
+    "w": "a window of wider rows",
+    "b": "broadcast",
+    "cl": "channels last",
+}
 
 
 def ratio(cell, peer):
@@ -119,8 +126,8 @@ def slow_cells(measured):
     for key, cell in slow.items():
         groups.setdefault(operator(key), []).append((least(cell), key, cell))
     n_known = sum(reason_of(key) != UNKNOWN for key, cell in slow.items())
-    lines = ["## Cells under 0.8\n", f"Operators are sorted by their slowest cell. {n_known} of {len(slow)} have a reason.\n"]
-    lines += [SLOW_HEAD]
+    known = f"Operators are sorted by their slowest cell. {n_known} of {len(slow)} cells have a reason.\n"
+    lines = ["## Cells under 0.8\n", known, SLOW_HEAD]
     for name in sorted(groups, key=lambda name: min(found for found, _, _ in groups[name])):
         for found, key, cell in sorted(groups[name], key=lambda entry: entry[0]):
             lines.append(slow_row(key, cell))

@@ -1,7 +1,7 @@
-"""PyTorch on single operators: reads the text of a call, as `benches/peers/src/sweep` does, and makes the same operands.
+"""PyTorch on single operators: reads calls as `benches/peers/src/sweep` does, and makes the same operands.
 
-A call is `NAME(ARG,…,KEY=ARG)` and runs as `torch.ops.aten.NAME.OVERLOAD`; with `grad:` before it, a backward pass from
-gradients of ones follows. The grammar is explained in `text.rs`.
+A call is `NAME(ARG,…,KEY=ARG)` and runs as `torch.ops.aten.NAME.OVERLOAD`. With `grad:` before it, a backward pass from
+gradients of ones follows. `text.rs` explains the grammar.
 """
 
 import functools
@@ -109,11 +109,6 @@ def elements(number, dtype, sizes, spread, words):
         return (np.arange(count) * 7919 % count).astype(np.float64).reshape(sizes)
     if "sorted" in words:
         return (np.arange(count) % sizes[-1] / sizes[-1]).reshape(sizes)
-    if "steps" in words:
-        return (np.arange(count) * (spread[1] if spread else 1.0)).reshape(sizes)
-    if "spd" in words:
-        factor = uniform(number, count, -1.0, 1.0).astype(np.float64).reshape(sizes)
-        return factor @ np.swapaxes(factor, -1, -2) + np.eye(sizes[-1]) * sizes[-1]
     if DTYPES[dtype].is_floating_point:
         low, high = spread or (-1.0, 1.0)
         return uniform(number, count, low, high).reshape(sizes)

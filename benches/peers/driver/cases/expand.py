@@ -1,9 +1,9 @@
 """From a template to cases: sizes, layouts, dtypes, and backward passes.
 
-A template is a call without `aten::` whose operands may be letters: `X`, `Y` and `Z` have the shape, `R` is a row of it,
-`C` a column (the last size is 1), and `B` a mask. A range may follow a letter: `X:0.1..5`. Layouts change `X` alone.
-Every template is a case in f32 at each shape. One shape, the `main` one, is also taken in other layouts and dtypes, and
-with a backward pass.
+A template is a call without `aten::` whose operands may be letters. `X`, `Y` and `Z` have the shape, `R` is a row of it,
+`C` a column (the last size is 1), and `B` a mask. A range may follow a letter: `X:0.1..5`. A layout changes `X` alone.
+Every template is a case in f32 at each shape, and with a backward pass at all but the smallest. One shape, the `main`
+one, is also taken in other layouts and dtypes.
 """
 
 import re

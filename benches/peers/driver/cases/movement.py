@@ -27,6 +27,7 @@ FIXED = """
 !m clone(f32[16,64,56,56]:cl)
 m clone(f32[16,64,56,56]:cl,memory_format=contiguous_format)
 m clone(f32[16,64,56,56],memory_format=channels_last)
+m clone(f32[2048,2048]:w)
 !m contiguous(f32[4096,1024]:t)
 m contiguous(f32[64,256,256]:t)
 m contiguous(f32[262144,16]:t)

@@ -6,8 +6,7 @@
 //! A tensor is `DTYPE[SIZES]` and words that begin with a colon:
 //!
 //! - `:LOW..HIGH` is the range of its elements.
-//! - `:perm`, `:sorted`, `:spd` and `:steps` are other kinds of elements: a permutation, sorted rows, a positive
-//!   definite matrix, multiples of the range's upper end.
+//! - `:perm` and `:sorted` are other kinds of elements: a permutation, and sorted rows.
 //! - `:t` is transposed, `:s` every second column, `:w` a window of wider rows, `:b` one row that is repeated, `:cl`
 //!   channels last.
 //! - `:n` is an operand that gets no gradient.

@@ -48,21 +48,12 @@ fn elements(operand: &Operand, number: u64, sizes: &[usize]) -> Result<Tensor> {
     if operand.is("sorted") {
         return numbers(&|i| (i % last) as f64 / last as f64);
     }
-    if operand.is("steps") {
-        let (_, step) = operand.range.unwrap_or((0.0, 1.0));
-        return numbers(&|i| i as f64 * step);
-    }
     let (low, high) = operand.range.unwrap_or(match operand.dtype {
         DType::Bool => (0.0, 2.0),
         DType::U8 => (0.0, 200.0),
         dtype if dtype.is_float() => (-1.0, 1.0),
         _ => (-100.0, 100.0),
     });
-    if operand.is("spd") {
-        let factor = workloads::uniform(number, sizes)?.to_dtype(DType::F64)?;
-        let diagonal = (Tensor::eye(last, DType::F64)? * last as f64)?;
-        return factor.matmul(&factor.transpose(-2, -1)?)? + diagonal;
-    }
     if operand.dtype.is_float() {
         return workloads::uniform_in(number, sizes, low as f32, high as f32);
     }
