@@ -60,10 +60,10 @@ fn words(error: opfuse::Error) -> String {
     error.to_string()
 }
 
-/// `mean(|y| + y²)`, as the other worker computes it.
+/// `mean(|y| + y²)`, as the other worker computes it; 0 without elements.
 fn sum(output: &Tensor) -> Result<f64> {
     let values = output.to_dtype(DType::F64)?.to_vec::<f64>()?;
-    Ok(values.iter().map(|value| value.abs() + value * value).sum::<f64>() / values.len() as f64)
+    Ok(values.iter().map(|value| value.abs() + value * value).sum::<f64>() / values.len().max(1) as f64)
 }
 
 /// What a row calls.
@@ -171,6 +171,7 @@ fn outputs(stack: Stack) -> Result<Vec<Tensor>> {
             Value::Int(number) => outputs.push(Tensor::scalar(number)?),
             Value::Float(number) => outputs.push(Tensor::scalar(number)?),
             Value::Bool(flag) => outputs.push(Tensor::scalar(flag)?),
+            Value::Scalar(number) => outputs.push(Tensor::number(number)?),
             _ => {}
         }
     }
