@@ -5,7 +5,7 @@
 //! compiled runs call the very same function.
 
 mod elementwise;
-mod inputs;
+pub(crate) mod inputs;
 mod models;
 mod rows;
 mod values;
@@ -13,7 +13,7 @@ mod values;
 use opfuse::ir::DType;
 use opfuse::{Result, Tensor};
 
-pub(crate) use inputs::{uniform, uniform_in};
+pub(crate) use inputs::uniform;
 
 /// What is run: inputs in the order of their seeds, outputs in the order of the definition.
 pub(crate) type Function = fn(&[Tensor]) -> Result<Vec<Tensor>>;

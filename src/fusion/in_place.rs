@@ -236,8 +236,8 @@ impl<'a> Search<'a> {
         Some(InPlace { from, to, regions })
     }
 
-    /// The outputs of a kernel that take the memory of the inputs whose new values they are. Every element is read, if at
-    /// all, where it is written.
+    /// The outputs of a kernel that take the memory of the inputs whose new values they are. Every element is read, if
+    /// at all, where it is written.
     fn renewals(&self, index: usize, step: &Step, region: &Region) -> SmallVec<[InPlace; 1]> {
         let mut found: SmallVec<[InPlace; 1]> = SmallVec::new();
         if region.has_folds() || self.first_renewal.is_none_or(|first| index < first) {

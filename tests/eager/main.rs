@@ -2,6 +2,7 @@
 
 mod api;
 mod autograd;
+mod long_lines;
 mod nn;
 mod product_rows;
 mod random;

@@ -15,9 +15,9 @@ pub(in crate::codegen) const FOLD_BLOCKS: usize = 4;
 pub(in crate::codegen) const ACCESSES: usize = 5;
 /// Words per access.
 pub(in crate::codegen) const ACCESS_WORDS: usize = 3;
-/// Words per gathered operand, behind the accesses: size and stride of the gathered dimension.
+/// Words per gathered operand, after the accesses: size and stride of the gathered dimension.
 pub(in crate::codegen) const GATHER_WORDS: usize = 2;
-/// Words behind those: an index that was out of range, per lane; see [`super::gathers`].
+/// Words after those: an index that was out of range, per lane; see [`super::gathers`].
 pub(in crate::codegen) const FAULT_WORDS: usize = 8;
 
 /// Where the words of the gathered operand `nth` begin, or, after the last one, the fault words.

@@ -46,7 +46,7 @@ pub(super) fn has_empty(geometry: &Geometry) -> bool {
     geometry.operands.iter().any(|access| access.gather.is_some_and(|(size, _)| size == 0))
 }
 
-/// Writes sizes and strides of the gathered dimensions behind the accesses.
+/// Writes sizes and strides of the gathered dimensions after the accesses.
 pub(super) fn write(slots: &[usize], geometry: &Geometry, words: &mut [u64]) {
     for (words, &slot) in words.chunks_exact_mut(argument::GATHER_WORDS).zip(slots) {
         let (size, stride) = geometry.operands[slot].gather.unwrap_or_default();

@@ -17,8 +17,8 @@
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
-//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`). [`gathers`] says which loads at an
-//! index there are.
+//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`). [`gathers`] says which loads at
+//! an index there are.
 
 pub(super) mod argument;
 pub(super) mod block_folds;

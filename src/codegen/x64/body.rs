@@ -228,7 +228,7 @@ impl FunctionContext<'_> {
 }
 
 /// Computes the start of a strided access, `ahead` elements after the loop position.
-pub(super) fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
+fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
     let op = Op::Place { access: access as u16, ahead: ahead as i32 };
     let (width, args) = (select.width(), RegisterList::NONE);
     select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
@@ -430,8 +430,15 @@ impl<'f, 'e> Body<'f, 'e> {
             let layout = self.contiguous(row, dtype);
             return self.select.load(dtype, layout, self.mask, self.function.payloads(id), When::Here);
         }
-        let index = self.value(index);
-        gathers::gather(self.function, &mut self.select, slot, &index, self.mask)
+        let (function, index) = (self.function, self.value(index));
+        let moves = self.select.shape != BlockShape::Row && function.motions[slot] != Motion::Uniform;
+        let source = gathers::Source {
+            slot,
+            dtype: function.kernel.operands[slot].dtype,
+            distances: function.distances[slot].filter(|_| moves),
+        };
+        let put = |select: &mut Select<'_>| place(select, slot, 0);
+        gathers::gather(&function.gathers, &mut self.select, &source, &index, self.mask, put)
     }
 
     fn contiguous(&self, access: usize, dtype: DType) -> Layout {

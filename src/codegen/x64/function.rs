@@ -41,14 +41,14 @@ const NARROW_BYTES: i32 = 16;
 
 /// Writes the function of a kernel.
 pub(super) struct Writer<'a> {
-    pub(super) function: FunctionContext<'a>,
+    function: FunctionContext<'a>,
     passes: &'a Passes,
     pub(super) encoder: Encoder,
     frame: Frame,
     pointers: Vec<Pointer>,
     /// Offsets in the frame of the row addresses of accesses and row buffers.
     pub(super) row_offsets: Vec<i32>,
-    pub(super) arguments_at: i32,
+    arguments_at: i32,
     pub(super) rows_left: i32,
     block_start: i32,
     block_end: i32,
@@ -161,7 +161,8 @@ impl<'a> Writer<'a> {
             self.run(|function, encoder| function.row_stores(encoder, &self.passes.row_stores), "row outputs");
         }
         self.next_row(row);
-        self.report_faults();
+        let n_accesses = self.function.motions.len();
+        self.function.gathers.report(&mut self.encoder, n_accesses, self.arguments_at);
         self.leave();
         let size = self.frame.size() / 64 * 64 + 64;
         self.encoder.patch(size_at, size);
@@ -221,7 +222,7 @@ impl<'a> Writer<'a> {
                 self.write_distances(access, at);
             }
         }
-        self.load_gathers();
+        self.function.gathers.load(&mut self.encoder, self.function.motions.len());
         for buffer in 0..self.passes.n_kept {
             self.encoder.set(R11, (buffer * argument::BUFFER_BYTES) as u64);
             self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
@@ -292,6 +293,7 @@ impl<'a> Writer<'a> {
             self.place_gathered_rows(pass);
             self.encoder.place(none);
         } else {
+            // An index may be a value per row, or a number.
             self.place_gathered_rows(pass);
         }
         self.load_rows(pass);
@@ -304,6 +306,11 @@ impl<'a> Writer<'a> {
             self.blocks(number, pass, &folds);
         }
         self.pointers = self.row_offsets.iter().map(|&at| Pointer::Frame(at)).collect();
+    }
+
+    fn place_gathered_rows(&mut self, pass: &Pass) {
+        let FunctionContext { gathers, flat, slots, .. } = &self.function;
+        gathers.place_rows(&mut self.encoder, flat, pass, slots, &self.row_offsets);
     }
 
     /// Loads the rows of the accesses in the pass's loops into registers, as far as they suffice.

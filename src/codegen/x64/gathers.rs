@@ -1,21 +1,19 @@
 //! Gathers: loads at an index that the kernel computes, with a check of each index.
 //!
-//! There are two forms. Where the index is the same for a whole row and the elements are neighbours, as in an embedding,
-//! the index moves the row's address, once per row. Elsewhere the lanes are gathered: offsets are indices times the
-//! stride of the gathered dimension. A lane whose index is out of range is not read, and its index is stored in the
+//! There are two forms. Where the index is the same for a whole row of neighbours, as in an embedding, the index moves
+//! the row's address, once per row. Elsewhere the lanes are gathered: offsets are indices times the stride of the
+//! gathered dimension. A lane whose index is out of range is not read, and its index is stored in the
 //! frame. [`crate::codegen::native::gathers`] says what becomes of it.
 
-use super::body::FunctionContext;
 use super::code::{Address, Class, Inst, Lanes, Op, Origin, Start, V};
 use super::elements::PLACED;
 use super::encoder::*;
 use super::frame::Frame;
-use super::function::Writer;
 use super::level::Level;
 use super::masks::Relation;
 use super::opcode;
 use super::register_list::RegisterList;
-use super::select::{BlockShape, Select, Val};
+use super::select::{Select, Val};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::Level as Loop;
 use crate::codegen::native::argument;
@@ -78,16 +76,27 @@ impl Gathers {
     }
 }
 
+/// An operand that is gathered lane by lane.
+pub(super) struct Source {
+    /// Its number.
+    pub(super) slot: usize,
+    pub(super) dtype: DType,
+    /// The offset in the frame of its lane distances, if lanes read different elements at one index.
+    pub(super) distances: Option<i32>,
+}
+
 /// The elements of an operand at indices. Lanes outside the mask, and those with an index out of range, read nothing.
+/// `place` computes the address of the operand at this position.
 pub(super) fn gather(
-    function: &FunctionContext<'_>,
+    gathers: &Gathers,
     select: &mut Select<'_>,
-    slot: usize,
+    source: &Source,
     index: &Val,
     mask: Option<V>,
+    place: impl FnOnce(&mut Select<'_>),
 ) -> Val {
-    let dtype = function.kernel.operands[slot].dtype;
-    let [size, stride] = function.gathers.dim(slot).map(|at| {
+    let &Source { slot, dtype, distances } = source;
+    let [size, stride] = gathers.dim(slot).map(|at| {
         let v = select.block.register(Class::Vector, true, Origin::Element(at));
         Val::repeated(v, index.len())
     });
@@ -104,12 +113,11 @@ pub(super) fn gather(
     let width = select.width();
     for (part, &index) in index.iter().enumerate() {
         let mask = select.mask_part(outside, part, true);
-        let address = Address { start: Start::Frame, scale: None, disp: function.gathers.faults };
+        let address = Address { start: Start::Frame, scale: None, disp: gathers.faults };
         select.store_as(&opcode::STORE[1], width, index, address, Some(mask), None);
     }
     let offsets = select.prim(Prim::Mul, &[*index, stride], Ty::I64);
-    let moves = select.shape != BlockShape::Row && function.motions[slot] != Motion::Uniform;
-    let offsets: Val = match function.distances[slot].filter(|_| moves) {
+    let offsets: Val = match distances {
         None => offsets,
         Some(distances) => (offsets.iter().enumerate())
             .map(|(part, &offset)| {
@@ -118,7 +126,7 @@ pub(super) fn gather(
             })
             .collect(),
     };
-    super::body::place(select, slot, 0);
+    place(select);
     select.gather_at(dtype, &offsets, inside)
 }
 
@@ -145,66 +153,79 @@ impl Select<'_> {
     }
 }
 
-impl Writer<'_> {
+/// A word of the frame, and a word of the arguments.
+fn frame(at: i32) -> Rm {
+    Rm::Mem(Memory::at(RSP, at))
+}
+
+fn argument(word: usize) -> Rm {
+    Rm::Mem(Memory::at(RDI, 8 * word as i32))
+}
+
+impl Gathers {
     /// Copies sizes and strides of gathered dimensions to the frame, and clears the fault words.
-    pub(super) fn load_gathers(&mut self) {
-        let n_accesses = self.function.motions.len();
-        for nth in 0..self.function.gathers.slots.len() {
-            for (word, at) in self.function.gathers.dims[nth].into_iter().enumerate() {
-                self.encoder.int(Int::Mov, R11, self.argument(argument::gather(n_accesses, nth) + word));
-                self.encoder.int(Int::Store, R11, self.frame_at(at));
+    pub(super) fn load(&self, encoder: &mut Encoder, n_accesses: usize) {
+        for (nth, dim) in self.dims.iter().enumerate() {
+            for (word, &at) in dim.iter().enumerate() {
+                encoder.int(Int::Mov, R11, argument(argument::gather(n_accesses, nth) + word));
+                encoder.int(Int::Store, R11, frame(at));
             }
         }
-        if !self.function.gathers.slots.is_empty() {
-            self.encoder.set(R11, 0);
+        if !self.slots.is_empty() {
+            encoder.set(R11, 0);
             for word in 0..argument::FAULT_WORDS {
-                self.encoder.int(Int::Store, R11, self.frame_at(self.function.gathers.faults + 8 * word as i32));
+                encoder.int(Int::Store, R11, frame(self.faults + 8 * word as i32));
             }
         }
     }
 
-    /// Copies the fault words to the arguments.
-    pub(super) fn report_faults(&mut self) {
-        let (n_accesses, n_gathers) = (self.function.motions.len(), self.function.gathers.slots.len());
-        if n_gathers == 0 {
+    /// Copies the fault words to the arguments, whose address is at that offset in the frame.
+    pub(super) fn report(&self, encoder: &mut Encoder, n_accesses: usize, arguments_at: i32) {
+        if self.slots.is_empty() {
             return;
         }
-        self.encoder.int(Int::Mov, RDI, self.frame_at(self.arguments_at));
+        encoder.int(Int::Mov, RDI, frame(arguments_at));
         for word in 0..argument::FAULT_WORDS {
-            self.encoder.int(Int::Mov, R11, self.frame_at(self.function.gathers.faults + 8 * word as i32));
-            self.encoder.int(Int::Store, R11, self.argument(argument::gather(n_accesses, n_gathers) + word));
+            encoder.int(Int::Mov, R11, frame(self.faults + 8 * word as i32));
+            encoder.int(Int::Store, R11, argument(argument::gather(n_accesses, self.slots.len()) + word));
         }
     }
 
-    /// Computes the row addresses of the pass's loads whose index is that of the row.
-    pub(super) fn place_gathered_rows(&mut self, pass: &Pass) {
+    /// Computes the row addresses of the pass's loads whose index is that of the row. `slots` has the row values, and
+    /// `row_offsets` the row addresses, as offsets in the frame.
+    pub(super) fn place_rows(
+        &self,
+        encoder: &mut Encoder,
+        flat: &Flat,
+        pass: &Pass,
+        slots: &SideTable<FlatNodeId, Option<i32>>,
+        row_offsets: &[i32],
+    ) {
         for &id in &pass.body {
-            let Some(row) = self.function.gathers.row(id) else { continue };
-            let node = &self.function.flat.nodes[id];
-            let slot = node.op.operand().expect("a gather has an operand");
-            let index = node.args[0];
-            match (self.function.flat.as_lit(index), self.function.slots[index]) {
-                (Some(lit), _) => self.encoder.set(R11, lit.bits),
-                (None, Some(at)) => self.encoder.int(Int::Mov, R11, self.frame_at(at)),
+            let Some(row) = self.row(id) else { continue };
+            let slot = flat.nodes[id].op.operand().expect("a gather has an operand");
+            let index = flat.nodes[id].args[0];
+            match (flat.as_lit(index), slots[index]) {
+                (Some(lit), _) => encoder.set(R11, lit.bits),
+                (None, Some(at)) => encoder.int(Int::Mov, R11, frame(at)),
                 (None, None) => unreachable!("an index of the row has a slot"),
             }
-            let [size, stride] = self.function.gathers.dim(slot);
-            let (bad, done) = (self.encoder.label(), self.encoder.label());
-            let good = self.encoder.label();
-            self.encoder.compare(R11, 0);
-            self.encoder.jump_if(ConditionCode::Less, bad);
-            self.encoder.int(Int::Cmp, R11, self.frame_at(size));
-            self.encoder.jump_if(ConditionCode::Less, good);
-            self.encoder.place(bad);
-            self.encoder.int(Int::Store, R11, self.frame_at(self.function.gathers.faults));
+            let [size, stride] = self.dim(slot);
+            let (bad, good, done) = (encoder.label(), encoder.label(), encoder.label());
+            encoder.compare(R11, 0);
+            encoder.jump_if(ConditionCode::Less, bad);
+            encoder.int(Int::Cmp, R11, frame(size));
+            encoder.jump_if(ConditionCode::Less, good);
+            encoder.place(bad);
+            encoder.int(Int::Store, R11, frame(self.faults));
             // The first row is read instead; the launch fails.
-            self.encoder.set(R11, 0);
-            self.encoder.jump(done);
-            self.encoder.place(good);
-            self.encoder.int(Int::Imul, R11, self.frame_at(stride));
-            self.encoder.place(done);
-            self.encoder.int(Int::Add, R11, self.frame_at(self.row_offsets[slot]));
-            self.encoder.int(Int::Store, R11, self.frame_at(self.row_offsets[row]));
+            encoder.set(R11, 0);
+            encoder.jump(done);
+            encoder.place(good);
+            encoder.int(Int::Imul, R11, frame(stride));
+            encoder.place(done);
+            encoder.int(Int::Add, R11, frame(row_offsets[slot]));
+            encoder.int(Int::Store, R11, frame(row_offsets[row]));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Products of 16-bit floats: the right operand is widened to f32 in blocks of columns, which stay in a cache.
 //!
-//! So the operand is read from memory once, at half the bytes of f32, and no widened copy of it lies there. A chain over
-//! the inner dimension is never cut, so the bits are those of a product of widened operands.
+//! So the operand is read from memory once, at half the bytes of f32, and no widened copy of it lies there. A chain
+//! over the inner dimension is never cut, so the bits are those of a product of widened operands.
 
 #![allow(unsafe_code, reason = "blocks of operands and results are raw pointers")]
 

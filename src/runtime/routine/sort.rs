@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn digits_sort_like_comparisons() {
         let ranks = |i: usize| (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        let mut keys: Vec<(u64, u64)> = (0..5000).map(|i| Key::new(ranks(i) % 1000 << 30, i)).collect();
+        let mut keys: Vec<(u64, u64)> = (0..5000).map(|i| Key::new((ranks(i) % 1000) << 30, i)).collect();
         let mut sorted = keys.clone();
         sorted.sort_unstable();
         radix(&mut keys, &mut Vec::new(), 64);

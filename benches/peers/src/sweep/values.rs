@@ -55,8 +55,8 @@ fn elements(operand: &Operand, number: u64, sizes: &[usize]) -> Result<Tensor> {
         _ => (-100.0, 100.0),
     });
     if operand.dtype.is_float() {
-        return workloads::uniform_in(number, sizes, low as f32, high as f32);
+        return workloads::inputs::uniform_in(number, sizes, low as f32, high as f32);
     }
-    let unit = workloads::uniform_in(number, sizes, 0.0, 1.0)?.to_dtype(DType::F64)?;
+    let unit = workloads::inputs::uniform_in(number, sizes, 0.0, 1.0)?.to_dtype(DType::F64)?;
     ((unit * (high - low))? + low)?.floor()
 }
