@@ -148,25 +148,25 @@ fold_ops! {
     Min = HIGHEST, |acc, x| if (acc < x) | acc.is_nan() { acc } else { x };
 }
 
-/// Logical or of bytes.
+/// Logical or of bytes, which are true unless they are 0.
 pub struct Any;
 impl FoldOp for Any {
     type Value = u8;
     const IDENTITY: u8 = 0;
     #[inline(always)]
     fn combine(acc: u8, x: u8) -> u8 {
-        acc | x
+        acc | (x != 0) as u8
     }
 }
 
-/// Logical and of bytes.
+/// Logical and of bytes, which are true unless they are 0.
 pub struct All;
 impl FoldOp for All {
     type Value = u8;
     const IDENTITY: u8 = 1;
     #[inline(always)]
     fn combine(acc: u8, x: u8) -> u8 {
-        acc & x
+        acc & (x != 0) as u8
     }
 }
 

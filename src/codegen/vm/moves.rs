@@ -53,7 +53,7 @@ macro_rules! widening {
     ($dtype:expr, $widen:ident => $use:expr) => {
         match $dtype {
             DType::Bool => {
-                type $widen = op::Copied<u8>;
+                type $widen = op::Truth;
                 $use
             }
             DType::U8 => {
@@ -93,7 +93,7 @@ macro_rules! narrowing {
     ($dtype:expr, $narrow:ident => $use:expr) => {
         match $dtype {
             DType::Bool => {
-                type $narrow = op::Copied<u8>;
+                type $narrow = op::Truth;
                 $use
             }
             DType::U8 | DType::I8 => {

@@ -1,6 +1,7 @@
 //! Prims, funcs, and storage conversions, as types that the loops of [`super::routine`] are instantiated with.
 //!
-//! Each is the native form of the same operation in [`crate::ir::scalar::eval`]. A bool is a byte of 0 or 1.
+//! Each is the native form of the same operation in [`crate::ir::scalar::eval`]. A bool is a byte: every one except 0 is true, and what is
+//! computed is 0 or 1.
 
 #![allow(unsafe_code, reason = "only the unchecked conversion to integers becomes vector instructions")]
 
@@ -168,7 +169,27 @@ macro_rules! bitwise {
         }
     )*};
 }
-bitwise! { u8, |a| a ^ 1; i32, |a| !a; i64, |a| !a; }
+bitwise! { i32, |a| !a; i64, |a| !a; }
+
+/// Bytes of operands that are used in place may be others than 0 and 1.
+impl Bitwise for u8 {
+    #[inline(always)]
+    fn and(self, o: u8) -> u8 {
+        ((self != 0) & (o != 0)) as u8
+    }
+    #[inline(always)]
+    fn or(self, o: u8) -> u8 {
+        (self | o != 0) as u8
+    }
+    #[inline(always)]
+    fn xor(self, o: u8) -> u8 {
+        ((self != 0) ^ (o != 0)) as u8
+    }
+    #[inline(always)]
+    fn not(self) -> u8 {
+        (self == 0) as u8
+    }
+}
 
 macro_rules! conversions {
     ($($from:ident => $($to:ident)*;)*) => {$($(
@@ -181,12 +202,23 @@ macro_rules! conversions {
     )*)*};
 }
 conversions! {
-    u8 => u8 i32 i64 f32 f64;
     i32 => i32 i64 f32 f64;
     i64 => i32 i64 f32 f64;
     f32 => f32 f64;
     f64 => f32 f64;
 }
+
+macro_rules! of_truths {
+    ($($to:ident)*) => {$(
+        impl To<$to> for u8 {
+            #[inline(always)]
+            fn to(self) -> $to {
+                (self != 0) as u8 as $to
+            }
+        }
+    )*};
+}
+of_truths! { u8 i32 i64 f32 f64 }
 
 macro_rules! saturating {
     ($($from:ident => $to:ident;)*) => {$(
@@ -271,6 +303,7 @@ between! {
     WrapU8 i32 => i32 |a| a as u8 as i32;
     WrapI8 i32 => i32 |a| a as i8 as i32;
     WrapI16 i32 => i32 |a| a as i16 as i32;
+    Truth u8 => u8 |a| (a != 0) as u8;
     WidenU8 u8 => i32 |a| a as i32;
     WidenI8 u8 => i32 |a| a as i8 as i32;
     WidenI16 u16 => i32 |a| a as i16 as i32;
@@ -356,6 +389,31 @@ impl<T: Element> Ternary for Select<T> {
     #[inline(always)]
     fn apply(mask: u8, yes: T, no: T) -> T {
         if mask != 0 { yes } else { no }
+    }
+}
+
+/// Whether two bools are the same.
+pub(super) struct Same;
+impl Binary for Same {
+    type A = u8;
+    type B = u8;
+    type Out = u8;
+    #[inline(always)]
+    fn apply(a: u8, b: u8) -> u8 {
+        a.xor(b) ^ 1
+    }
+}
+
+/// [`Select`] of bools.
+pub(super) struct SelectTruth;
+impl Ternary for SelectTruth {
+    type A = u8;
+    type B = u8;
+    type C = u8;
+    type Out = u8;
+    #[inline(always)]
+    fn apply(mask: u8, yes: u8, no: u8) -> u8 {
+        Truth::apply(Select::<u8>::apply(mask, yes, no))
     }
 }
 

@@ -56,9 +56,9 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         ($map:ident, $op:ident: bits) => { typed!($map, $op: Bool u8, I32 i32, I64 i64) };
         ($map:ident, $op:ident: integers) => { typed!($map, $op: I32 i32, I64 i64) };
         ($map:ident, $op:ident: floats) => { typed!($map, $op: F32 f32, F64 f64) };
-        ($map:ident, $op:ident: all) => {
+        ($map:ident, $op:ident: all, $of_bools:ty) => {
             match ty {
-                Ty::Bool => $map::<op::$op<u8>>(isa),
+                Ty::Bool => $map::<$of_bools>(isa),
                 Ty::I32 | Ty::I64 | Ty::F32 | Ty::F64 => typed!($map, $op: numbers),
             }
         };
@@ -87,8 +87,8 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         Prim::Min => typed!(map2, Min: numbers),
         Prim::Lt => typed!(map2, Lt: numbers),
         Prim::Le => typed!(map2, Le: numbers),
-        Prim::Eq => typed!(map2, Eq: all),
-        Prim::Ne => typed!(map2, Ne: all),
+        Prim::Eq => typed!(map2, Eq: all, op::Same),
+        Prim::Ne => typed!(map2, Ne: all, op::Xor<u8>),
         Prim::And => typed!(map2, And: bits),
         Prim::Or => typed!(map2, Or: bits),
         Prim::Xor => typed!(map2, Xor: bits),
@@ -99,7 +99,7 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         Prim::Quot => typed!(map2, Quot: integers),
         Prim::Rem => typed!(map2, Rem: numbers),
         Prim::IntPow => typed!(map2, IntPow: integers),
-        Prim::Select => typed!(map3, Select: all),
+        Prim::Select => typed!(map3, Select: all, op::SelectTruth),
         // The same bits in another type: tiles are untyped.
         Prim::Bitcast => copy(isa, ty.size()),
         Prim::Canon => typed!(map1, Canon: floats),
