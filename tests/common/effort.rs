@@ -2,8 +2,8 @@
 //!
 //! By default they take minutes. `OPFUSE_TEST_LONG=1` runs what is slow, as CI does: all random cases, planted bugs and
 //! the long suites of the emulator. `OPFUSE_TEST_LONG=all` also runs every layout and every golden call on the fakes of
-//! CUDA, which takes hours. `OPFUSE_FUZZ=n` sets how many cases each random test has, and `OPFUSE_SEED=n` runs the case
-//! of one seed alone.
+//! CUDA, which takes hours. `OPFUSE_FUZZ=n` sets how many cases each random test has, `OPFUSE_FIRST_SEED=n`
+//! sets the first seed, and `OPFUSE_SEED=n` runs the case of one seed alone.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
@@ -40,7 +40,8 @@ pub(crate) fn seeds(short: u64, long: u64) -> Range<u64> {
 
 /// So many seeds, or the one that is asked for.
 pub(crate) fn seeds_below(count: u64) -> Range<u64> {
-    number("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1)
+    let first = number("OPFUSE_FIRST_SEED").unwrap_or(0);
+    number("OPFUSE_SEED").map_or(first..first + count, |seed| seed..seed + 1)
 }
 
 /// Whether the environment says which random cases run.

@@ -3,7 +3,7 @@
 //! A program is data (`program.rs`), made from a seed (`generate.rs`), and interpreted on tensors (`interpret.rs`). It
 //! runs eagerly and compiled, four times each, on tensors of its own. After every call everything that can be observed
 //! is compared (`compare.rs`). A program that fails is shrunk and printed as Rust (`shrink.rs`, `print.rs`).
-//! `OPFUSE_SEED=n` replays a seed; `OPFUSE_FUZZ=n` sets how many seeds there are.
+//! `OPFUSE_SEED=n` replays a seed; `OPFUSE_FUZZ=n` sets how many seeds there are, `OPFUSE_FIRST_SEED=n` the first.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of programs is printed")]
 
