@@ -255,7 +255,7 @@ impl Task {
             let gradient = results.next().flatten();
             let Some(edge) = edge.as_ref().and_then(|edge| edge.resolved(self.started)) else { continue };
             if let Some(gradient) = gradient {
-                self.deliver(edge, fitted(&edge.node, edge.output, gradient)?)?;
+                self.deliver(edge, fitted(node, &edge.node, edge.output, gradient)?)?;
             }
             let missing = self.missing.get_mut(&key(&edge.node)).expect("every edge was counted");
             *missing -= 1;
@@ -286,18 +286,20 @@ impl Task {
     }
 }
 
-/// Casts and checks a gradient, so that it has the shape and dtype of the value it belongs to.
-fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
+/// Casts and checks a gradient that the formula of `giver` returned, so that it has the shape and dtype of the value it
+/// belongs to.
+fn fitted(giver: &Node, node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
     let Some(result) = node.results.get(output) else { return Ok(gradient) };
     let gradient = if gradient.dtype() == result.dtype { gradient } else { gradient.to_dtype(result.dtype)? };
     if gradient.sizes() == result.sizes() {
         return Ok(gradient);
     }
     let what = format!(
-        "{} returned a gradient of shape {:?} for a value of shape {:?}",
-        node.function.name(),
+        "{} returned a gradient of shape {:?} for an operand of shape {:?}, which goes to {}",
+        giver.function.name(),
         gradient.sizes(),
-        result.sizes()
+        result.sizes(),
+        node.function.name()
     );
     Err(Error::shape("backward", what, "a gradient has the shape of its value"))
 }

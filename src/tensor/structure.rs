@@ -46,6 +46,11 @@ pub type Words = SmallVec<[u64; 4]>;
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no structure of tensors",
+    label = "its tensors are not known",
+    note = "write `#[derive(TensorStruct)]` on it, or use tensors, tuples, arrays, `Vec`s and `Option`s of them"
+)]
 pub trait TensorStruct: Sized {
     /// Appends the tensors and words of the structure, in order.
     fn tree_flatten(&self, into: &mut Flat);

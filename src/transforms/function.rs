@@ -10,6 +10,13 @@ use crate::tensor::structure::{Flat, Parts, TensorStruct, Words};
 use smallvec::SmallVec;
 
 /// A function over tensors. `A` marks its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no function that can be compiled or mapped",
+    label = "not a function of up to six `&T`, or of `&[Tensor]`",
+    note = "each argument is `&Tensor`, or a reference to a type with `#[derive(TensorStruct)]`; pack more than six \
+            into a structure",
+    note = "it returns `opfuse::Result` of tensors or of such types, and is `Send` and `Sync`"
+)]
 pub trait Function<A>: Send + Sync {
     /// The type of its result.
     type Output: TensorStruct;
@@ -22,6 +29,11 @@ pub trait Function<A>: Send + Sync {
 }
 
 /// Arguments of one call of a function with arguments `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not fit the arguments of the function",
+    label = "not the arguments that the function takes",
+    note = "pass one argument as it is, and several as a tuple of references"
+)]
 pub trait Inputs<A> {
     /// Flattens the arguments.
     ///
@@ -40,6 +52,10 @@ pub type TensorRefs<'a> = SmallVec<[&'a Tensor; 6]>;
 
 /// An argument for a parameter `&T`. A number fits `&Tensor`: it becomes a 0-dim tensor that promotes as a number, and
 /// stays an argument.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not fit an argument `&{T}`",
+    note = "pass a reference to a `{T}`; a plain number fits `&Tensor` alone"
+)]
 pub trait Input<T> {
     /// Appends the tensors and words of the argument.
     ///
