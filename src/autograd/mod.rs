@@ -37,8 +37,8 @@ pub(crate) use meta::{Meta, gradient_edge};
 pub(crate) use node::Edge;
 pub use node::GradFn;
 pub(crate) use node::reserve as reserve_calls;
-pub(crate) use program::{GradientProgram, ProgramHistory, Request, Values, record_program};
-pub(crate) use row::replay;
+pub(crate) use program::{GradientProgram, KeptTensors, ProgramHistory, Request, Values, record_program};
+pub(crate) use row::{replay, replay_until};
 pub(crate) use tape::Tape;
 pub(crate) use views::Tensors;
 
@@ -95,16 +95,20 @@ pub fn grad(
 ) -> Result<Vec<Option<Tensor>>> {
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
     let edge_of = |input: &&Tensor| match gradient_edge(input)? {
-        Some(edge) => Ok(Some(edge)),
+        Some(edge) => {
+            observer::observer().into_iter().for_each(|observer| observer.on_wanted(input));
+            Ok(Some(edge))
+        }
         None => Err(Error::argument("grad", "one of the inputs does not require grad; call set_requires_grad(true)")),
     };
     let wanted = inputs.iter().map(edge_of).collect::<Result<Vec<_>>>()?;
     let found = engine::gradients_at(roots, wanted, options.into())?;
-    if !options.allow_unused && found.iter().any(Option::is_none) {
+    if let Some(unused) = found.iter().position(Option::is_none).filter(|_| !options.allow_unused) {
+        let what = "One of the differentiated Tensors appears to not have been used in the graph";
+        let ty = inputs[unused].ty();
         return Err(Error::argument(
             "grad",
-            "One of the differentiated Tensors appears to not have been used in the graph; set allow_unused to get None \
-             for it",
+            format!("{what}: input {unused}, {ty}; set allow_unused to get None for it"),
         ));
     }
     Ok(found)

@@ -34,6 +34,14 @@ pub(crate) trait Backward: Send + Sync {
     /// Calls `each` with every saved value.
     fn each_saved(&self, _each: &mut dyn FnMut(&Tensor)) {}
 
+    /// Checks that the saved values are there, and were not written to since.
+    ///
+    /// # Errors
+    /// The error of a backward pass through `node`, whose formula this is.
+    fn check_saved(&self, _node: &Arc<Node>) -> Result<()> {
+        Ok(())
+    }
+
     /// The same formula with other saved values and edges.
     ///
     /// # Errors

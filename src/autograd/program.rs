@@ -5,13 +5,13 @@ use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Expanded, Node, ResultType, reserve};
 use crate::autograd::row::freed;
 use crate::autograd::saved::Saved;
-use crate::autograd::tape::Tape;
+use crate::autograd::tape::{CallSet, Tape};
 use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The gradients that a backward pass brings, and how it wants those of the operands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,6 +21,9 @@ pub(crate) struct Request {
     /// Whether the contributions to a gradient are returned one by one.
     pub(crate) is_apart: bool,
 }
+
+/// The kept tensor at a position.
+pub(crate) type KeptTensors<'a> = dyn Fn(usize) -> Result<Tensor> + 'a;
 
 /// Values that a tape saved, by tensor id.
 pub(crate) type Values = HashMap<u64, Tensor>;
@@ -33,8 +36,9 @@ pub(crate) trait GradientProgram: Send + Sync {
     /// The number of edges to an operand.
     fn n_contributions(&self, operand: usize) -> usize;
 
-    /// The gradients of the operands from the kept tensors and the cotangents that there are, row-major.
-    fn run(&self, request: &Request, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
+    /// The gradients of the operands from the cotangents that there are, row-major, and from those kept tensors that
+    /// `kept` is asked for by position.
+    fn run(&self, request: &Request, kept: &KeptTensors<'_>, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 
     /// The tape of the function, for backward passes that are recorded. `None` if it cannot be copied.
     fn tape(&self) -> Option<&Tape>;
@@ -50,11 +54,34 @@ struct ProgramBackward {
     program: Arc<dyn GradientProgram>,
     /// The number of operands.
     n_operands: usize,
-    /// The operands that the tape needs, and the kept tensors.
-    saved: Mutex<Option<(Vec<Saved>, Vec<Saved>)>>,
+    saved: Mutex<SavedTensors>,
     /// The number of the first call of the tape.
     first: u64,
     expanded: OnceLock<Expanded>,
+}
+
+/// What a program saved.
+///
+/// A backward pass frees what the recorded calls have saved that it runs through, and nothing else. So the tensors are
+/// dropped when there is no such call left.
+struct SavedTensors {
+    /// The operands that the tape needs.
+    read: Vec<Option<Saved>>,
+    /// The kept tensors.
+    kept: Vec<Option<Saved>>,
+    /// The calls that the last backward pass ran through.
+    passed: CallSet,
+    /// The calls of the tape whose values were freed.
+    freed: CallSet,
+}
+
+impl SavedTensors {
+    /// Takes all values away, except plain numbers, which are never freed.
+    fn drop_all(&mut self) {
+        for saved in self.read.iter_mut().chain(&mut self.kept) {
+            saved.take_if(|saved| !saved.is_number());
+        }
+    }
 }
 
 /// The recorded run of a program.
@@ -67,10 +94,12 @@ impl ProgramHistory {
     }
 }
 
-/// Records a program that ran on `operands`, kept `kept`, and returned the differentiable results `results`.
+/// Records a program that ran on `operands`, read `read` of them and kept `kept`, and returned the differentiable
+/// results `results`.
 pub(crate) fn record_program(
     program: Arc<dyn GradientProgram>,
     operands: &[&Tensor],
+    read: &[Tensor],
     kept: &[Tensor],
     results: &[&Tensor],
 ) -> Result<ProgramHistory> {
@@ -80,12 +109,13 @@ pub(crate) fn record_program(
         edges.extend(std::iter::repeat_n(edge, program.n_contributions(index)));
     }
     let n_operands = operands.len();
-    let kept = kept.iter().map(Saved::operand).collect::<Result<Vec<_>>>()?;
-    let read = program.reads().iter().map(|&at| Saved::operand(operands[at])).collect::<Result<_>>()?;
+    let save =
+        |tensors: &[Tensor]| tensors.iter().map(|tensor| Saved::operand(tensor).map(Some)).collect::<Result<_>>();
+    let (read, kept) = (save(read)?, save(kept)?);
     // In other backward passes, too, the calls of the tape come right before this one.
     let n_calls = program.tape().map_or(0, Tape::n_calls);
     let first = reserve(n_calls + 1);
-    let saved = Mutex::new(Some((read, kept)));
+    let saved = Mutex::new(SavedTensors { read, kept, passed: CallSet::default(), freed: CallSet::default() });
     let function = ProgramBackward { program, n_operands, saved, first, expanded: OnceLock::new() };
     let results = results.iter().map(|result| ResultType::of(result)).collect();
     Ok(ProgramHistory(Node::numbered(first + n_calls as u64, Box::new(function), edges, results)))
@@ -104,6 +134,32 @@ impl ProgramBackward {
 }
 
 impl ProgramBackward {
+    fn saved(&self) -> MutexGuard<'_, SavedTensors> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A saved value, unless it was freed or written to.
+    fn unpack(&self, saved: &Option<Saved>, call: &BackwardCall<'_>) -> Result<Tensor> {
+        saved.as_ref().ok_or_else(|| freed(&self.name()))?.unpack(call.node)
+    }
+
+    /// Notes that a backward pass with these gradients of results runs.
+    ///
+    /// # Errors
+    /// If an earlier one freed what a recorded call had saved that this one runs through.
+    fn pass(&self, gradients: &[Option<Tensor>]) -> Result<()> {
+        let Some(tape) = self.program.tape() else { return Ok(()) };
+        let mut passed = CallSet::default();
+        let has_gradient = |result: &usize| gradients.get(*result).is_some_and(Option::is_some);
+        (0..gradients.len()).filter(has_gradient).for_each(|result| passed.add(tape.saving_behind(result)));
+        let mut saved = self.saved();
+        if passed.meets(&saved.freed) {
+            return Err(freed(&self.name()));
+        }
+        saved.passed = passed;
+        Ok(())
+    }
+
     /// A backward pass that is recorded: it runs on a copy of the tape, which takes the place of this call.
     fn recorded(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
         let counts: Vec<usize> = (0..self.n_operands).map(|operand| self.program.n_contributions(operand)).collect();
@@ -135,9 +191,10 @@ impl ProgramBackward {
         };
         let tape = self.program.tape().ok_or_else(refused)?;
         let (read, kept) = {
-            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let (read, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            (unpack(read, call)?, unpack(kept, call)?)
+            let saved = self.saved();
+            let all = |saved: &[Option<Saved>]| saved.iter().map(|saved| self.unpack(saved, call)).collect();
+            let (read, kept): (Result<Vec<_>>, Result<Vec<_>>) = (all(&saved.read), all(&saved.kept));
+            (read?, kept?)
         };
         let values = {
             let _values = no_grad();
@@ -171,30 +228,26 @@ impl Backward for ProgramBackward {
     }
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        self.pass(&gradients)?;
         if is_grad_enabled() {
             return self.recorded(gradients, call);
         }
-        let kept = {
-            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let (_, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            unpack(kept, call)?
-        };
         let has_cotangent = gradients.iter().map(Option::is_some).collect();
         let request = Request { has_cotangent, is_apart: self.is_late(call) };
         let cotangents: Vec<Tensor> = gradients.into_iter().flatten().collect();
-        self.program.run(&request, &kept, &cotangents)
+        self.program.run(&request, &|at| self.unpack(&self.saved().kept[at], call), &cotangents)
     }
 
     fn release(&self) {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        saved.take_if(|(read, kept)| !read.iter().chain(&*kept).all(Saved::is_number));
+        let mut saved = self.saved();
+        let SavedTensors { passed, freed, .. } = &mut *saved;
+        freed.add(passed);
+        if self.program.tape().is_none_or(|tape| freed.has_all(tape.saving())) {
+            saved.drop_all();
+        }
     }
 
     fn expanded(&self) -> Option<&Expanded> {
         self.expanded.get()
     }
-}
-
-fn unpack(saved: &[Saved], call: &BackwardCall<'_>) -> Result<Vec<Tensor>> {
-    saved.iter().map(|saved| saved.unpack(call.node)).collect()
 }

@@ -97,6 +97,12 @@ impl Backward for RowBackward {
         saved.iter().flatten().flatten().for_each(|saved| each(saved.value()));
     }
 
+    fn check_saved(&self, node: &Arc<Node>) -> Result<()> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+        saved.iter().flatten().try_for_each(|saved| saved.check(node))
+    }
+
     fn copy(&self, places: &Places<'_>) -> Result<Box<dyn Backward>> {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
@@ -116,7 +122,8 @@ pub(super) fn freed(name: &str) -> Error {
 /// The results of a graph on tensors. It runs fused, unless a key or mode must see the single ops.
 fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     if !runs_fused(inputs) {
-        return replay(graph, inputs, device);
+        let results = replay(graph, inputs, device)?;
+        return if is_recorded(inputs) { Ok(results) } else { apart(inputs, results) };
     }
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = inputs.iter().map(Tensor::as_argument).collect();
     let results: SmallVec<[Array; 2]> = eager::run_graph(id, graph, &arguments)?;
@@ -128,25 +135,55 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
     let keys = inputs.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
     let seen = local_key_sets().apply(keys) - UNSEEN;
     let plain = [DispatchKey::CPU, DispatchKey::CUDA].into_iter().any(|key| seen == KeySet::of(key));
-    let recorded = is_grad_enabled() && inputs.iter().any(Tensor::requires_grad);
-    plain && !recorded && inputs.iter().all(Tensor::has_data)
+    plain && !is_recorded(inputs) && inputs.iter().all(Tensor::has_data)
+}
+
+fn is_recorded(inputs: &[Tensor]) -> bool {
+    is_grad_enabled() && inputs.iter().any(Tensor::requires_grad)
+}
+
+/// Results of single calls, as a fused graph gives them: tensors of their own, which are views of nothing as far as
+/// gradients are concerned.
+fn apart(inputs: &[Tensor], results: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    let is_known = |at: usize, result: &Tensor| {
+        inputs.iter().chain(&results[..at]).any(|other| other.is_handle_of(result)) || result.view_of().is_some()
+    };
+    let own = |(at, result): (usize, &Tensor)| if is_known(at, result) { result.detach() } else { Ok(result.clone()) };
+    results.iter().enumerate().map(own).collect()
 }
 
 /// The results of a graph on tensors, called op by op. Ops without operands run on `device`.
 pub(crate) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
+    let (values, failed) = replay_until(graph, inputs, device);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(graph.outputs().iter().map(|&output| values[output].clone()).collect()),
+    }
+}
+
+/// The values of a graph on tensors, called op by op. If a call fails, its error, and the values of those before it.
+pub(crate) fn replay_until(
+    graph: &Graph,
+    inputs: &[Tensor],
+    device: Device,
+) -> (SideTable<NodeId, Tensor>, Option<Error>) {
     // The dtypes are those of the recorded call, whatever autocast says now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
-        values.push(match node.kind {
-            NodeKind::Input(index) => inputs[index as usize].clone(),
-            NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => observer::extent(count as usize)?,
+        let value = match node.kind {
+            NodeKind::Input(index) => Ok(inputs[index as usize].clone()),
+            NodeKind::Number(number) => Tensor::number(number),
+            NodeKind::Extent(count) => observer::extent(count as usize),
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
-                if args.is_empty() { made_on(device, op, &node.attrs)? } else { call(op, &args, &node.attrs)? }
+                if args.is_empty() { made_on(device, op, &node.attrs) } else { call(op, &args, &node.attrs) }
             }
-        });
+        };
+        match value {
+            Ok(value) => values.push(value),
+            Err(error) => return (values, Some(error)),
+        };
     }
-    Ok(graph.outputs().iter().map(|&output| values[output].clone()).collect())
+    (values, None)
 }

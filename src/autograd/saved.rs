@@ -54,11 +54,7 @@ impl Saved {
 
     /// The same with another value and edge.
     pub(super) fn copy(&self, places: &Places<'_>) -> Result<Saved> {
-        // The number of an abstract trace has no elements.
-        let value = match self.value.as_number() {
-            Some(number) => Tensor::number(number)?,
-            None => places.value(&self.value)?,
-        };
+        let value = places.value(&self.value)?;
         let edge = self.edge.as_ref().and_then(|edge| places.edge(edge));
         Ok(Saved { version: value.version(), value, edge, own_result: self.own_result })
     }
@@ -68,23 +64,29 @@ impl Saved {
         self.value.as_number().is_some()
     }
 
+    /// Checks that the value was not written to since.
+    pub(super) fn check(&self, node: &Arc<Node>) -> Result<()> {
+        let found = self.value.version();
+        if found == self.version {
+            return Ok(());
+        }
+        let ty = self.value.ty();
+        let made_by = match (&self.edge, self.own_result) {
+            (_, Some(output)) => format!("output {output} of {}", node.function.name()),
+            (Some(edge), None) => format!("output {} of {}", edge.output, edge.node.function.name()),
+            (None, None) => "a tensor without history".into(),
+        };
+        let what = format!(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: {ty}, \
+             which is {made_by}, is at version {found}; expected version {} instead; clone it before writing",
+            self.version
+        );
+        Err(Error::argument(node.function.name(), what))
+    }
+
     /// The saved value. If the backward pass is recorded, it has its history.
     pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
-        let found = self.value.version();
-        if found != self.version {
-            let ty = self.value.ty();
-            let made_by = match (&self.edge, self.own_result) {
-                (_, Some(output)) => format!("output {output} of {}", node.function.name()),
-                (Some(edge), None) => format!("output {} of {}", edge.output, edge.node.function.name()),
-                (None, None) => "a tensor without history".into(),
-            };
-            let what = format!(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: {ty}, \
-                 which is {made_by}, is at version {found}; expected version {} instead; clone it before writing",
-                self.version
-            );
-            return Err(Error::argument(node.function.name(), what));
-        }
+        self.check(node)?;
         let value = self.value.snapshot();
         if !is_grad_enabled() {
             return Ok(value);

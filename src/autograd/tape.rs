@@ -21,8 +21,48 @@ pub(crate) struct Tape {
     results: Vec<Edge>,
     /// The edges of the operands, at which the tape ends, and the positions of the operands.
     ends: Vec<(Edge, usize)>,
-    /// The tensors that the calls save.
+    /// The tensors and numbers that the calls save.
     saved: Vec<Tensor>,
+    /// The calls that save tensors and that a gradient of each result runs through.
+    saving_behind: Vec<CallSet>,
+    /// All calls that save tensors.
+    saving: CallSet,
+}
+
+/// A set of recorded calls of a tape, a bit for each.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct CallSet(Vec<u64>);
+
+impl CallSet {
+    fn insert(&mut self, call: usize) {
+        if self.0.len() <= call / 64 {
+            self.0.resize(call / 64 + 1, 0);
+        }
+        self.0[call / 64] |= 1 << (call % 64);
+    }
+
+    fn has(&self, call: usize) -> bool {
+        self.0.get(call / 64).is_some_and(|bits| bits >> (call % 64) & 1 == 1)
+    }
+
+    /// Adds the calls of another set.
+    pub(super) fn add(&mut self, other: &CallSet) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(bits, more)| *bits |= more);
+    }
+
+    /// Whether some call is in both.
+    pub(super) fn meets(&self, other: &CallSet) -> bool {
+        self.0.iter().zip(&other.0).any(|(bits, more)| bits & more != 0)
+    }
+
+    /// Whether all calls of another set are in it.
+    pub(super) fn has_all(&self, other: &CallSet) -> bool {
+        let bits = |at: usize| self.0.get(at).copied().unwrap_or(0);
+        other.0.iter().enumerate().all(|(at, wanted)| wanted & !bits(at) == 0)
+    }
 }
 
 /// What takes the place of the edges and values of a tape in a copy of it.
@@ -47,40 +87,94 @@ impl Tape {
     /// The tape between operands, each with its position, and results. `None` if it has a call that cannot be copied.
     ///
     /// # Errors
-    /// If the history of a view cannot be recomputed.
+    /// If the history of a view cannot be recomputed. If a backward pass of the function itself would fail: a saved
+    /// value was written to, or freed. That counts where no gradient reaches an operand, too.
     pub(crate) fn between(operands: &[(usize, &Tensor)], results: &[&Tensor]) -> Result<Option<Tape>> {
         let mut ends = Vec::new();
         for (position, operand) in operands {
             ends.extend(gradient_edge(operand)?.map(|edge| (edge, *position)));
         }
         let edges = results.iter().filter_map(|result| gradient_edge(result).transpose());
-        let mut tape = Tape { nodes: Vec::new(), results: edges.collect::<Result<_>>()?, ends, saved: Vec::new() };
+        let mut tape = Tape {
+            nodes: Vec::new(),
+            results: edges.collect::<Result<_>>()?,
+            ends,
+            saved: Vec::new(),
+            saving_behind: Vec::new(),
+            saving: CallSet::default(),
+        };
         let mut seen = HashSet::new();
+        let mut is_copyable = true;
         let mut waiting: Vec<Edge> = tape.results.clone();
         while let Some(edge) = waiting.pop() {
             if tape.operand(&edge).is_some() || !seen.insert(Arc::as_ptr(&edge.node).addr()) || edge.node.is_leaf() {
                 continue;
             }
-            if !edge.node.function.is_copyable() {
-                return Ok(None);
-            }
+            edge.node.function.check_saved(&edge.node)?;
+            is_copyable &= edge.node.function.is_copyable();
             waiting.extend(edge.node.next.iter().flatten().cloned());
             tape.nodes.push(edge.node);
+        }
+        if !is_copyable {
+            return Ok(None);
         }
         tape.nodes.sort_by_key(|node| node.sequence);
         let mut known = HashSet::new();
         let saved = &mut tape.saved;
         for node in &tape.nodes {
             node.function.each_saved(&mut |value| {
-                if value.as_number().is_none() && known.insert(value.id()) {
+                if known.insert(value.id()) {
                     saved.push(value.clone());
                 }
             });
         }
+        tape.find_saving();
         Ok(Some(tape))
     }
 
-    /// The tensors whose values a copy needs.
+    /// Finds the calls that save tensors.
+    fn find_saving(&mut self) {
+        let address = |node: &Arc<Node>| Arc::as_ptr(node).addr();
+        let numbers: HashMap<usize, usize> = self.nodes.iter().map(address).zip(0..).collect();
+        let saves = |node: &Arc<Node>| {
+            let mut saves = false;
+            node.function.each_saved(&mut |value| saves |= value.as_number().is_none());
+            saves
+        };
+        let saves: Vec<bool> = self.nodes.iter().map(saves).collect();
+        (0..saves.len()).filter(|&call| saves[call]).for_each(|call| self.saving.insert(call));
+        let behind = |result: &Edge| {
+            let (mut seen, mut found) = (CallSet::default(), CallSet::default());
+            let number = |edge: &Edge| match self.operand(edge) {
+                Some(_) => None,
+                None => numbers.get(&address(&edge.node)).copied(),
+            };
+            let mut waiting: Vec<usize> = number(result).into_iter().collect();
+            while let Some(call) = waiting.pop() {
+                if !seen.has(call) {
+                    seen.insert(call);
+                    waiting.extend(self.nodes[call].next.iter().flatten().filter_map(number));
+                }
+                if saves[call] {
+                    found.insert(call);
+                }
+            }
+            found
+        };
+        self.saving_behind = self.results.iter().map(behind).collect();
+    }
+
+    /// The calls that save tensors.
+    pub(super) fn saving(&self) -> &CallSet {
+        &self.saving
+    }
+
+    /// The calls that save tensors and that a gradient of this result runs through.
+    pub(super) fn saving_behind(&self, result: usize) -> &CallSet {
+        &self.saving_behind[result]
+    }
+
+    /// The tensors whose values a copy needs. It needs those of numbers that are others in each call.
     pub(crate) fn saved(&self) -> &[Tensor] {
         &self.saved
     }
@@ -106,9 +200,11 @@ impl Tape {
         first: u64,
     ) -> Result<Vec<Option<Edge>>> {
         let mut copies: HashMap<usize, Arc<Node>> = HashMap::new();
-        let value = |value: &Tensor| {
-            let missing = || Error::Internal { message: "a value that a tape saved was not kept".into() };
-            values.get(&value.id()).map(Tensor::snapshot).ok_or_else(missing)
+        let value = |value: &Tensor| match (values.get(&value.id()), value.as_number()) {
+            (Some(value), _) => Ok(value.snapshot()),
+            // A number that the function has is the same in each call.
+            (None, Some(number)) => Tensor::number(number),
+            (None, None) => Err(Error::Internal { message: "a value that a tape saved was not kept".into() }),
         };
         for (node, sequence) in self.nodes.iter().zip(first..) {
             let edge = |edge: &Edge| self.copied(edge, operands, &copies);

@@ -13,14 +13,16 @@ use crate::error::{Error, Result};
 use crate::ir::{Attr, Op, Sizes};
 use crate::ir::{DType, Scalar};
 use crate::ops::factories::full_on;
-use crate::tensor::handle::Tensor;
+use crate::tensor::handle::{Tensor, ViewOf};
 use crate::tensor::view_chain;
 use crate::tensor::view_chain::{Values, ViewStep};
 use smallvec::SmallVec;
 
-/// Recomputes the edge of a view if its base was written to since.
+/// Recomputes the edge of a view if its base was written to since. A view that was made in no-grad mode has no history,
+/// whatever is written.
 pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
-    let Some(view) = tensor.view_of().filter(|view| view.is_differentiable) else { return Ok(()) };
+    let has_history = |view: &&ViewOf| view.is_differentiable && view.made_with_grad;
+    let Some(view) = tensor.view_of().filter(has_history) else { return Ok(()) };
     let version = tensor.version();
     let known = tensor.autograd().map_or(view.made_at, |meta| meta.known_version().max(view.made_at));
     if version == known || !view.base.autograd().is_some_and(crate::autograd::meta::Meta::requires_grad) {

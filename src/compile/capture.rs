@@ -139,8 +139,11 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     }
     let tape = Tape::between(&operands, &roots)?;
     let tape = tape.and_then(|tape| {
-        let nodes = tape.saved().iter().map(|saved| Some((saved.id(), tracer::known_node(saved)?)));
-        nodes.collect::<Option<Vec<_>>>().map(|nodes| (tape, nodes))
+        // A number without a node is none of the call.
+        let saved = tape.saved().iter().map(|saved| (saved.id(), tracer::known_node(saved), saved.as_number()));
+        let nodes = saved.filter(|(_, node, number)| node.is_some() || number.is_none());
+        let nodes = nodes.map(|(id, node, _)| Some((id, node?))).collect::<Option<Vec<_>>>();
+        nodes.map(|nodes| (tape, nodes))
     });
     let n_gradients = gradients.len();
     let joint = Joint { differentiable, operands: by_operand, n_gradients, tape, ..Joint::without_gradients(flat) };

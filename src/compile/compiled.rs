@@ -145,7 +145,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let Some(Entry::Graph(program)) = cell.entry() else { return None };
         match Self::run_program(program, inputs, &[]) {
             // The slow path knows what to do.
-            Err(Error::Argument { .. }) if program.only_writes_at_the_end() => None,
+            Err(error) if program.has_effects() && !is_of_memory(&error) => None,
             result => Some(result),
         }
     }
@@ -156,12 +156,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
         guarded(|| program.run(inputs, keys))?.tree_unflatten().ok_or_else(other_outputs)
     }
 
-    /// Like [`Compiled::run_program`]. If a value is out of range, the function has written to its inputs before, but
-    /// the program writes at its end. So the function runs eagerly then, and fails where an eager call fails.
+    /// Like [`Compiled::run_program`]. If a value is out of range, the function may have written to its inputs before,
+    /// but the program has not. So the function runs eagerly then, and fails where an eager call fails.
     fn run_or_fail(&self, program: &Program, inputs: &Flat, keys: &[Tensor]) -> Result<F::Output> {
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         match Self::run_program(program, &tensors, keys) {
-            Err(Error::Argument { .. }) if program.only_writes_at_the_end() => applied(&self.function, inputs),
+            Err(error) if program.has_effects() && !is_of_memory(&error) => applied(&self.function, inputs),
             result => result,
         }
     }
@@ -473,6 +473,11 @@ fn with_originals<R: TensorStruct>(output: R, handles: &[Tensor], originals: &[T
         }
     }
     if is_other { flat.tree_unflatten().ok_or_else(other_outputs) } else { Ok(output) }
+}
+
+/// Whether an error says nothing about values.
+fn is_of_memory(error: &Error) -> bool {
+    matches!(error, Error::OutOfMemory { .. } | Error::Panicked { .. })
 }
 
 fn other_outputs() -> Error {

@@ -11,12 +11,14 @@ use super::explain::Explain;
 use super::passes_page::Subject;
 use super::program::Joint;
 use super::tuning::{Settings, Tuned};
-use crate::autograd::{GradientProgram, ProgramHistory, Request, Tape, Values, record_program, replay};
+use crate::autograd::{GradientProgram, KeptTensors, ProgramHistory, Request, Tape, Values, record_program, replay};
 use crate::device::Device;
+use crate::eager::{self, Argument};
 use crate::error::Result;
 use crate::ir::passes::{Halves, Kept, extract, omit};
-use crate::ir::{Graph, NodeId};
+use crate::ir::{Attr, Attrs, Graph, NodeId, Op};
 use crate::lru::Lru;
+use crate::ops::element::scalar_in;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
@@ -57,6 +59,8 @@ pub(super) struct Gradients {
 struct Variant {
     /// `None` if it computes nothing.
     tuned: Option<Tuned>,
+    /// The inputs of the backward graph that it reads.
+    inputs: Vec<usize>,
     /// The output for each edge of the recorded call.
     places: Vec<Option<usize>>,
 }
@@ -129,18 +133,29 @@ impl Gradients {
         }
     }
 
-    /// Records a run of the program with these inputs and outputs.
+    /// Records a run of the program with these inputs and outputs, before it writes to the inputs `written`.
     ///
     /// # Errors
-    /// If the history of an input cannot be recomputed.
-    pub(super) fn record(self: &Arc<Gradients>, inputs: &[&Tensor], outputs: &[Tensor]) -> Result<History<'_>> {
+    /// If the history of an input cannot be recomputed. If there is not enough memory.
+    pub(super) fn record(
+        self: &Arc<Gradients>,
+        inputs: &[&Tensor],
+        outputs: &[Tensor],
+        written: &[usize],
+    ) -> Result<History<'_>> {
+        // The function saved what it had computed of an input before it wrote to it.
+        let before = |index: usize| match written.contains(&index) {
+            true => value_of(inputs[index]),
+            false => Ok(inputs[index].clone()),
+        };
         let kept = self.kept.iter().map(|kept| match *kept {
-            Kept::Input(index) => inputs[index].clone(),
-            Kept::Output(index) => outputs[index].clone(),
+            Kept::Input(index) => before(index),
+            Kept::Output(index) => Ok(outputs[index].clone()),
         });
-        let kept: SmallVec<[Tensor; 4]> = kept.collect();
+        let kept = kept.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+        let read = self.reads().iter().map(|&index| before(index)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
         let results: SmallVec<[&Tensor; 2]> = self.differentiable.iter().map(|&at| &outputs[at]).collect();
-        let recorded = record_program(self.clone(), inputs, &kept, &results)?;
+        let recorded = record_program(self.clone(), inputs, &read, &kept, &results)?;
         for (index, result) in results.iter().enumerate() {
             recorded.give(result, index);
         }
@@ -160,6 +175,14 @@ impl Gradients {
         others().put(request.clone(), built.clone());
         Ok(built)
     }
+}
+
+/// A copy of the elements, with the same strides.
+fn value_of(tensor: &Tensor) -> Result<Tensor> {
+    let array = Array::new(tensor.device(), &tensor.ty())?;
+    let attrs = Attrs::from_iter([Attr::DType(tensor.dtype())]);
+    eager::run_into(Op::ToCopy, &[Argument { array: tensor.array(), number: false }], &attrs, &array)?;
+    Ok(Tensor::from_array(array))
 }
 
 /// The history that a run of a program gives to its results.
@@ -189,13 +212,14 @@ impl Variant {
         let outputs = edges(operands, request.is_apart);
         wanted.set_outputs(outputs.iter().flatten().map(|&at| backward.outputs()[at]).collect());
         let (graph, found) = without(&wanted, n_kept, request)?;
+        let (graph, inputs) = extract(&graph, &[], graph.outputs())?;
         let mut found = found.into_iter();
         let places = outputs.iter().map(|output| output.and_then(|_| found.next().flatten())).collect();
         let tuned = match graph.outputs().is_empty() {
             true => None,
             false => Some(Tuned::build(graph, Subject::Backward, Vec::new(), settings)?),
         };
-        Ok(Variant { tuned, places })
+        Ok(Variant { tuned, inputs, places })
     }
 }
 
@@ -230,11 +254,15 @@ impl GradientProgram for Gradients {
         self.operands[operand].as_ref().map_or(1, |gradient| gradient.parts.len().max(1))
     }
 
-    fn run(&self, request: &Request, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
-        let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
-        let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
+    fn run(&self, request: &Request, kept: &KeptTensors<'_>, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
         let variant = self.variant(request)?;
         let Some(tuned) = &variant.tuned else { return Ok(vec![None; variant.places.len()]) };
+        let read = |&input: &usize| match input.checked_sub(self.kept.len()) {
+            Some(cotangent) => cotangents[cotangent].contiguous(),
+            None => kept(input),
+        };
+        let read = variant.inputs.iter().map(read).collect::<Result<SmallVec<[Tensor; 8]>>>()?;
+        let arrays: SmallVec<[&Array; 8]> = read.iter().map(Tensor::array).collect();
         let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
         Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
@@ -249,7 +277,12 @@ impl GradientProgram for Gradients {
 
     fn saved_values(&self, kept: &[Tensor], inputs: &[Tensor]) -> Result<Values> {
         let Some((_, values)) = &self.tape else { return Ok(Values::new()) };
-        let given: Vec<Tensor> = kept.iter().chain(inputs).cloned().collect();
+        let types = values.graph.inputs().iter().map(|&input| values.graph[input].ty.number);
+        let as_traced = |(tensor, is_number): (&Tensor, bool)| match is_number && tensor.as_number().is_none() {
+            true => Tensor::number(scalar_in(tensor)?),
+            false => Ok(tensor.clone()),
+        };
+        let given: Vec<Tensor> = kept.iter().chain(inputs).zip(types).map(as_traced).collect::<Result<_>>()?;
         let device = given.first().map_or(Device::CPU, Tensor::device);
         let results = replay(&values.graph, &given, device)?;
         Ok(values.ids.iter().copied().zip(results).collect())

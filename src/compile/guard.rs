@@ -12,6 +12,8 @@ use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Words};
 use crate::transforms::autocast::AutocastState;
+use crate::transforms::function::TensorRefs;
+use crate::transforms::tracer::{Repeats, repeats};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
@@ -52,6 +54,8 @@ impl Hash for InputGuard {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Guard {
     inputs: SmallVec<[InputGuard; 4]>,
+    /// Which inputs are the same tensor.
+    repeats: Repeats,
     /// The arguments besides their tensors.
     words: Words,
     autocast: AutocastState,
@@ -64,6 +68,7 @@ impl Guard {
     pub fn of(inputs: &Flat) -> Guard {
         Guard {
             inputs: inputs.tensors.iter().map(InputGuard::of).collect(),
+            repeats: repeats(&inputs.tensors.iter().collect::<TensorRefs<'_>>()),
             words: inputs.words.clone(),
             autocast: AutocastState::current(),
             grad_mode: is_grad_enabled(),
@@ -73,20 +78,21 @@ impl Guard {
 
     /// Whether these inputs satisfy the guard.
     pub fn holds(&self, inputs: &Flat) -> bool {
-        self.words == inputs.words && self.holds_of(inputs.tensors.iter())
+        self.words == inputs.words && self.holds_of(&inputs.tensors.iter().collect::<TensorRefs<'_>>())
     }
 
     /// Like [`Guard::holds`], for inputs that are single tensors.
     pub(super) fn holds_of_tensors(&self, inputs: &[&Tensor]) -> bool {
-        self.words.is_empty() && self.holds_of(inputs.iter().copied())
+        self.words.is_empty() && self.holds_of(inputs)
     }
 
-    fn holds_of<'a>(&self, inputs: impl ExactSizeIterator<Item = &'a Tensor>) -> bool {
+    fn holds_of(&self, inputs: &[&Tensor]) -> bool {
         self.inputs.len() == inputs.len()
             && self.grad_mode == is_grad_enabled()
             && self.autocast == AutocastState::current()
             && self.numerics == current_numerics()
             && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
+            && self.repeats == repeats(inputs)
     }
 
     /// The first difference between the guard and these inputs, in words. `None` if they satisfy it.
@@ -129,8 +135,12 @@ impl Guard {
             let (had, has) = (self.numerics, current_numerics());
             (had != has).then(|| format!("numerics are {has}, not {had}"))
         };
+        let same = || {
+            let found = repeats(&inputs.iter().collect::<TensorRefs<'_>>());
+            (self.repeats != found).then(|| "other inputs are the same tensor".into())
+        };
         let words = || (self.words != flat.words).then(|| "a structure, or a plain value in one, differs".into());
-        count().or(input).or_else(words).or_else(autocast).or_else(grad_mode).or_else(numerics)
+        count().or(input).or_else(same).or_else(words).or_else(autocast).or_else(grad_mode).or_else(numerics)
     }
 }
 

@@ -17,9 +17,11 @@ use crate::error::{Error, Result};
 use crate::fusion::Rewritten;
 use crate::ir::passes::split;
 use crate::ir::{Graph, NodeId};
+use crate::ops::random::start_of;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Tensors, Words};
+use crate::transforms::tracer::checks_come_before;
 use crate::transforms::tracer::{Condition, Outside, Property};
 use crate::transforms::tracer::{GradientChange, Lifted, NewGradient, Owner, Trace};
 use crate::transforms::tracer::{Origin, OutputAlias};
@@ -77,8 +79,18 @@ impl Program {
     /// # Errors
     /// If the graph breaks an invariant, or cannot be split into a forward and a backward graph.
     pub(super) fn build(trace: Trace, mut joint: Joint, settings: &Settings) -> Result<Program> {
-        let Trace { graph, mut lifted, written, n_writes, mut gradients, conditions, mut aliases, owners, strides } =
-            trace;
+        let Trace {
+            graph,
+            mut lifted,
+            written,
+            n_writes,
+            mut gradients,
+            conditions,
+            mut aliases,
+            owners,
+            strides,
+            has_repeats,
+        } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         // Gradients follow the function's outputs. They are never rebuilt as aliases.
@@ -89,7 +101,9 @@ impl Program {
         let forms = |built: &Graph| OutputForm::of_all(built, &numbers, &strides);
         if joint.differentiable.is_empty() {
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
-            let tuned = Tuned::build(graph, Subject::Function, rewritten(n_outputs, &written, &aliases), settings)?;
+            // Nothing is written in place where an input is given twice: the other one is read in the same run.
+            let rewritten = if has_repeats { Vec::new() } else { rewritten(&graph, n_outputs, &written, &aliases) };
+            let tuned = Tuned::build(graph, Subject::Function, rewritten, settings)?;
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
@@ -191,17 +205,34 @@ impl Program {
         let all = || inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
         self.written.iter().any(|&written| {
             let target = all().find_map(|(index, tensor)| tensor.filter(|_| index == written));
+            // The guard says which inputs are the same tensor, so the function knew.
+            let is_repeat = |index: usize, other: &Tensor, target: &Tensor| {
+                index.max(written) < inputs.len() && other.is_handle_of(target)
+            };
             let shares = |target: &Tensor| {
-                all().any(|(index, tensor)| index != written && tensor.is_some_and(|other| other.shares(target)))
+                let is_alias = |index: usize, other: &Tensor| {
+                    index != written && other.shares(target) && !is_repeat(index, other, target)
+                };
+                all().any(|(index, tensor)| tensor.is_some_and(|other| is_alias(index, other)))
             };
             target.is_some_and(shares)
         })
     }
 
-    /// Whether it writes to inputs, and does so after everything that can fail.
-    pub(super) fn only_writes_at_the_end(&self) -> bool {
-        let writes = !(self.written.is_empty() && self.changes.is_empty());
-        writes && self.tuned.built().executable.rewritten().is_empty()
+    /// Whether the function may have written or drawn before it found a value out of range. A program that fails has
+    /// done nothing, so the function can run then.
+    pub(super) fn has_effects(&self) -> bool {
+        let draws = || self.lifted.iter().any(|lifted| matches!(lifted, Lifted::Draw { .. }));
+        !(self.written.is_empty() && self.changes.is_empty()) || draws()
+    }
+
+    /// Takes back the draws of a run that failed, whose lifted inputs these are.
+    fn take_back_draws(&self, lifted: &[Cow<'_, Tensor>]) {
+        for (one, key) in self.lifted.iter().zip(lifted).rev() {
+            if let (Lifted::Draw { generator, n_counters }, Some(start)) = (one, start_of(key)) {
+                generator.take_back(start, *n_counters);
+            }
+        }
     }
 
     /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure
@@ -263,17 +294,16 @@ impl Program {
         for tensor in &all {
             arrays.push(tensor.array());
         }
-        for &input in self.tuned.built().executable.rewritten() {
-            all[input].check_write()?;
-        }
-        let mut results = run(&self.tuned, &arrays)?;
+        let checked = self.written.iter().try_for_each(|&input| all[input].check_write());
+        let ran = checked.and_then(|()| run(&self.tuned, &arrays));
+        let mut results = ran.inspect_err(|_| self.take_back_draws(&lifted))?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
         for (output, form) in &self.forms {
             results[*output] = form.give(&results[*output])?;
         }
         let history = match &self.gradients {
-            Some(gradients) => Some(gradients.record(&all, &results)?),
+            Some(gradients) => Some(gradients.record(&all, &results, &self.written)?),
             None => None,
         };
         self.write(inputs, &all, &results)?;
@@ -331,14 +361,16 @@ fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {
     tensors
 }
 
-/// The inputs that are overwritten after each run. None if there is a backward pass, which may read their old values.
-fn rewritten(n_outputs: usize, written: &[usize], aliases: &[OutputAlias]) -> Vec<Rewritten> {
+/// The inputs that are overwritten after each run, in place where that pays. None if there is a backward pass, which
+/// may read their old values. None that could be overwritten before a value is found out of range.
+fn rewritten(graph: &Graph, n_outputs: usize, written: &[usize], aliases: &[OutputAlias]) -> Vec<Rewritten> {
+    let is_last = |&(index, _): &(usize, &usize)| checks_come_before(graph, graph.outputs()[n_outputs + index]);
     let of = |(index, &input): (usize, &usize)| {
         let ignored =
             aliases.iter().filter(|alias| alias.origin == Origin::Input(input)).map(|alias| alias.output).collect();
         Rewritten { input, output: n_outputs + index, ignored }
     };
-    written.iter().enumerate().map(of).collect()
+    written.iter().enumerate().filter(is_last).map(of).collect()
 }
 
 /// The copies that keep outputs of `graph` apart as in the function, and that keep writes in order.

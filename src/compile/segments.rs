@@ -104,9 +104,9 @@ impl Segments {
 }
 
 impl Runner for Segments {
-    fn run(&self, graph: Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let segment = self.find(&graph);
-        let segment = segment.get_or_init(|| self.build(graph)).as_ref().map_err(Clone::clone)?;
+    fn run(&self, graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
+        let segment = self.find(graph);
+        let segment = segment.get_or_init(|| self.build(graph.clone())).as_ref().map_err(Clone::clone)?;
         let mut results = segment.tuned.run(inputs)?.into_vec();
         segment.separation.apply(&mut results)?;
         Ok(results)

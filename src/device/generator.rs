@@ -134,6 +134,14 @@ impl Generator {
         start
     }
 
+    /// Takes back a draw of `n` counters that began at `start`, unless someone else has drawn or set the state since.
+    pub(crate) fn take_back(&self, start: GeneratorState, n: u64) {
+        let mut state = self.lock();
+        if *state == (GeneratorState { counter: start.counter.wrapping_add(n), ..start }) {
+            *state = start;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, GeneratorState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -202,7 +202,9 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
 fn write_result(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let (operator, target) = (operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
-    if !is_plain(operator, tensors) || overlaps(target) {
+    // Where a divisor is zero, nothing is written. A write by index looks at its indices first.
+    let may_fail = op.checks_values(target.dtype()) && !matches!(op.row().meaning, Meaning::Routine(_));
+    if may_fail || !is_plain(operator, tensors) || overlaps(target) {
         let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };
         let mut tensors: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(tensors);
         tensors[0] = before.as_ref().unwrap_or(target);

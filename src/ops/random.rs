@@ -367,6 +367,14 @@ pub(crate) fn key_of(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
+/// The state that a draw began at, by its key.
+pub(crate) fn start_of(key: &Tensor) -> Option<GeneratorState> {
+    match key.to_vec::<i64>().ok()?[..] {
+        [seed, counter] => Some(GeneratorState { seed: seed as u64, counter: counter as u64 }),
+        _ => None,
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     factories(library)?;
     integers(library)?;

@@ -48,6 +48,11 @@ impl ViewChain {
         ViewChain { last: step, before: Some(Arc::new(self.clone())) }
     }
 
+    /// The chain of a view of the view, which leads on from it.
+    pub(crate) fn followed_by(&self, rest: &ViewChain) -> ViewChain {
+        rest.steps().into_iter().fold(self.clone(), |chain, step| chain.then(step))
+    }
+
     /// The view ops, from the base on.
     pub(crate) fn steps(&self) -> SmallVec<[ViewStep; 1]> {
         let mut steps: SmallVec<[ViewStep; 1]> = self.backwards().cloned().collect();

@@ -73,6 +73,10 @@ impl Observer for Transforms {
         tracer::on_function(name)
     }
 
+    fn on_wanted(&self, tensor: &Tensor) {
+        tracer::on_wanted(tensor);
+    }
+
     fn on_history(&self, tensor: &Tensor, method: &str) {
         tracer::on_history(tensor, method);
     }

@@ -8,15 +8,6 @@ pub(crate) fn has(block: &Block, fits: &dyn Fn(&Statement) -> bool) -> bool {
     statements.any(|statement| fits(statement) || statement.blocks().into_iter().any(|block| has(block, fits)))
 }
 
-/// Whether an operator or a method with that in its name is called.
-pub(crate) fn uses(case: &Case, part: &str) -> bool {
-    has(&case.body, &|statement| match statement {
-        Statement::Call { name, .. } => name.contains(part),
-        Statement::Method { method, .. } => method.text.replace(' ', "").contains(part),
-        _ => false,
-    })
-}
-
 /// Whether some statement writes.
 pub(crate) fn writes(case: &Case) -> bool {
     has(&case.body, &|statement| match statement {

@@ -1,10 +1,11 @@
 //! Checks of values that are not used.
 //!
-//! An eager call finds an index out of range even if its result is dropped. A graph would drop the call with the
-//! result. So such calls become outputs.
+//! An eager call finds an index out of range, or a window outside the memory of an input, even if its result is
+//! dropped. A graph would drop the call with the result. So such calls become outputs.
 
 use crate::ir::routine::Scan;
 use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
+use crate::transforms::tracer::recording::is_window;
 
 /// The calls that may find a value out of range, and that no output needs.
 pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
@@ -23,7 +24,20 @@ pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
     unused
 }
 
+/// Whether every value is checked before an input is overwritten in place by the node `write`. Plans keep the order of
+/// such writes and of the checks of indices before them, and of no other checks.
+pub(crate) fn checks_come_before(graph: &Graph, write: NodeId) -> bool {
+    graph.nodes().all(|(id, node)| {
+        let Some(op) = node.op().filter(|&op| may_fail(graph, node, op)) else { return true };
+        id <= write && matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_))
+    })
+}
+
 fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
+    if is_window(op) {
+        // The memory of an input may be another in each call.
+        return matches!(graph[graph.view_base(node.args[0])].kind, NodeKind::Input(_));
+    }
     let by = node.args.get(1).map(|&arg| &graph[graph.view_base(arg)]);
     let is_target = |of: NodeId| graph.view_base(of) == graph.view_base(node.args[0]);
     let is_index = matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_));

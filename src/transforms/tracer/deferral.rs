@@ -13,7 +13,7 @@ pub trait Runner: Send + Sync {
     ///
     /// # Errors
     /// The error that a call of the segment would return if it ran eagerly.
-    fn run(&self, segment: Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
+    fn run(&self, segment: &Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
 }
 
 /// The state of a deferred recording.

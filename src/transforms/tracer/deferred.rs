@@ -22,14 +22,16 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::value::Stack;
 use crate::eager::{self, Argument};
 use crate::error::{Error, NotCaptured, Reason, Result};
+use crate::ir::shape::same_strides;
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::deferral::{Deferral, Runner};
-use crate::transforms::tracer::recording::Reads;
+use crate::transforms::tracer::one_for_each;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
+use crate::transforms::tracer::recording::{Reads, is_window};
 use crate::transforms::tracer::session::{BREAK, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
 use indexmap::IndexMap;
@@ -85,8 +87,7 @@ pub fn trace_first<R>(
 ) -> Result<First<R>> {
     crate::dispatch::load()?;
     let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
-    // New handles, so that a tensor given twice is two inputs.
-    let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
+    let handles = one_for_each(inputs, |input| Ok(input.fresh_handle()))?;
     for (handle, original) in handles.iter().zip(inputs) {
         recording.give(handle, original);
     }
@@ -167,14 +168,19 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     recording.written.clear();
     recording.laid_out.clear();
     recording.lifted.clear();
+    let effects = std::mem::take(&mut recording.effects);
     deferral.filled.retain(|_, (first, _)| !first.is_gone());
     let computes = |(_, node): (NodeId, &crate::ir::Node)| matches!(node.kind, NodeKind::Op(_));
     if !graph.nodes().any(computes) {
         return Ok(());
     }
     deferral.breaks.extend(reason);
-    let segment = Segment { graph, inputs, writes, storages };
+    let mut segment = Segment { graph, inputs, writes, storages };
     let done = segment.run(&*deferral.runner, |id| nodes.get(&id).map(|known| known.node), &mut deferral.filled);
+    let done = done.map_err(|error| {
+        let _below = exclude(DispatchKey::Tracer);
+        effects.before(&segment.graph, &segment.inputs, error)
+    });
     if let Err(error) = &done {
         deferral.failed.get_or_insert_with(|| error.clone());
     }
@@ -191,7 +197,7 @@ struct Segment {
 
 impl Segment {
     fn run(
-        mut self,
+        &mut self,
         runner: &dyn Runner,
         node_of: impl Fn(u64) -> Option<NodeId>,
         filled: &mut HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
@@ -212,7 +218,7 @@ impl Segment {
         }
         self.graph.set_outputs(outputs);
         let arrays: Vec<&Array> = self.inputs.iter().map(Tensor::array).collect();
-        let results = runner.run(self.graph, &arrays)?;
+        let results = runner.run(&self.graph, &arrays)?;
         for ((at, named, _), result) in wanted.iter().zip(&results) {
             let array = laid_out(result, named)?;
             let Some(first) = named.storage.upgrade() else { continue };
@@ -233,9 +239,10 @@ impl Segment {
 
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
-/// A result with the layout that its handles have: offset 0 and their strides.
+/// A result with its elements where its handles have them: from offset 0 on, with their strides.
 fn laid_out(result: &Array, named: &Named) -> Result<Array> {
-    if result.layout().offset == 0 && result.layout().strides == named.ty.strides {
+    let layout = result.layout();
+    if layout.offset == 0 && same_strides(&layout.sizes, &layout.strides, &named.ty.strides) {
         return Ok(result.clone());
     }
     let target = Array::new(result.device(), &named.ty)?;
@@ -308,11 +315,16 @@ impl Recording {
         !tensor.has_data() || self.written.iter().any(|&input| self.inputs[input].shares(tensor))
     }
 
-    /// Whether the segment must run before a call reads this tensor: the tensor is unknown to the trace, and shares
-    /// elements with an input that the segment writes to.
+    /// Whether the segment must run before a call reads this tensor: it shares elements with an input that the segment
+    /// writes to, and is unknown to the trace, or shows memory that the value of the input does not have.
     fn must_run_before(&self, tensor: &Tensor) -> bool {
-        let root = self.root(tensor);
-        !self.nodes.contains_key(&root.id()) && tensor.has_data() && self.is_pending(tensor)
+        if !tensor.has_data() || !self.is_pending(tensor) {
+            return false;
+        }
+        let lineage = self.lineage(tensor);
+        let root = lineage.as_ref().map_or(tensor, |of| &of.base);
+        let shows_memory = || lineage.as_ref().is_some_and(|of| of.chain.has(|step| is_window(step.op)));
+        !self.nodes.contains_key(&root.id()) || shows_memory() && self.may_be_part(root)
     }
 
     /// Why a write to this tensor cannot be recorded, if it cannot: its elements are shared by a tensor that is not

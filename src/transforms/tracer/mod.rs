@@ -26,7 +26,9 @@ use crate::ir::{Attrs, DType, NodeId, Op, TensorType};
 use crate::ops::element::number_of;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
+use crate::transforms::function::TensorRefs;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 
 mod aliases;
 mod checks;
@@ -37,18 +39,20 @@ mod gradients;
 mod known_gradients;
 mod outside;
 mod recording;
+mod recovery;
 mod session;
 mod trace;
 mod views;
 
 pub(crate) use aliases::shared_bases;
 pub use aliases::{Origin, OutputAlias};
+pub(crate) use checks::checks_come_before;
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
 pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
-pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, relates};
+pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
 use recording::{Recording, is_window};
 pub use session::take_break;
@@ -145,7 +149,7 @@ pub fn trace_with<R>(
         handle.require_grad_like(input);
         Ok(handle)
     };
-    let handles = inputs.iter().map(abstracted).collect::<Result<Vec<Tensor>>>()?;
+    let handles = one_for_each(inputs, abstracted)?;
     for (handle, original) in handles.iter().zip(inputs) {
         recording.give(handle, original);
     }
@@ -163,6 +167,39 @@ pub fn trace_with<R>(
     Ok((result, captured))
 }
 
+/// A handle for each input, made by `make`. A tensor that is given twice has one.
+fn one_for_each(inputs: &[Tensor], make: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+    let mut handles: Vec<Tensor> = Vec::with_capacity(inputs.len());
+    let repeats = repeats(&inputs.iter().collect::<TensorRefs<'_>>());
+    for (index, input) in inputs.iter().enumerate() {
+        let first = repeats.iter().find(|(_, again)| *again == index);
+        handles.push(match first {
+            Some((first, _)) => handles[*first].clone(),
+            None => make(input)?,
+        });
+    }
+    Ok(handles)
+}
+
+/// The inputs that are the same tensor as an earlier one: the position of that one, and their own.
+pub(crate) fn repeats(inputs: &[&Tensor]) -> Repeats {
+    /// So many inputs are compared with each other; more are looked up.
+    const FEW: usize = 16;
+    let mut repeats = Repeats::new();
+    let mut known = HashMap::new();
+    for (index, input) in inputs.iter().enumerate().filter(|(_, input)| input.as_number().is_none()) {
+        let first = match inputs.len() <= FEW {
+            true => inputs[..index].iter().position(|first| first.is_handle_of(input)),
+            false => Some(*known.entry(input.id()).or_insert(index)).filter(|&first| first < index),
+        };
+        repeats.extend(first.map(|first| (first, index)));
+    }
+    repeats
+}
+
+/// Positions of inputs that are the same tensor.
+pub(crate) type Repeats = SmallVec<[(usize, usize); 1]>;
+
 /// Draws the key of a random op from a generator: an i64 tensor of seed and first counter.
 ///
 /// A trace records that a key is drawn, and not its value. An abstract trace draws nothing.
@@ -174,7 +211,13 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     let key = match deferred {
         Some(false) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
         // A deferred recording draws at once, in the order of the calls.
-        Some(true) | None => key_of(generator.draw(n_counters))?,
+        Some(true) | None => {
+            let start = generator.draw(n_counters);
+            if deferred.is_some() {
+                with_recording(|recording| recording.note_draw(generator, start, n_counters));
+            }
+            key_of(start)?
+        }
     };
     if deferred.is_some() {
         with_recording(|recording| {
@@ -261,7 +304,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let result = if let (true, Some(number)) = (is_deferred(), number) {
         Some(Tensor::number(number)?)
     } else if has_shape_alone {
-        let ty = with_recording(|recording| recording.graph[node].ty.clone());
+        let ty = with_recording(|recording| recording.type_of_result(node, &tensors));
         // Such a result is on the device that the keys give.
         let device = match below.has(DispatchKey::CUDA) {
             true => crate::device::current_device(DeviceKind::Cuda)?,
@@ -311,6 +354,7 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
         for (tensor, node) in written.into_iter().flatten() {
             recording.name(&tensor, node);
         }
+        recording.note_effect(&target, before);
     });
     Ok(())
 }

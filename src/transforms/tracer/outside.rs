@@ -124,6 +124,17 @@ pub(crate) fn has(property: Property, tensor: &Tensor) -> Option<bool> {
     Some(answer)
 }
 
+/// Called for a tensor whose gradient a function asks for. It may be used in no other way.
+pub(crate) fn on_wanted(tensor: &Tensor) {
+    if is_tracing() {
+        with_recording(|recording| {
+            if let Some(Outside::Captured(of)) = recording.outside(tensor) {
+                recording.wanted.push(of);
+            }
+        });
+    }
+}
+
 /// Called when a function asks about the history of a tensor. The handle of an input has none. If the caller's tensor
 /// has a history, the trace is not used.
 pub(crate) fn on_history(tensor: &Tensor, what: &str) {
@@ -145,6 +156,9 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
     }
     let original = with_recording(|recording| {
         let Some(index) = recording.given(tensor) else {
+            if let (false, Some(Outside::Captured(of))) = (recording.is_deferred(), recording.outside(tensor)) {
+                recording.requirements.push((of, !requires_grad));
+            }
             // Later calls are recorded for gradients.
             recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
             return None;

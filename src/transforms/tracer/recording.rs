@@ -11,6 +11,8 @@ use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
+use crate::transforms::tracer::recovery::Effects;
+use crate::transforms::tracer::repeats;
 use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
@@ -53,6 +55,10 @@ pub(super) struct Recording {
     pub(super) before: GradientsBefore,
     /// Leaves whose gradients were accessed.
     pub(super) gradients: Vec<LeafGradient>,
+    /// Captured tensors whose `requires_grad` the function has set, with what it was. A trace sets none.
+    pub(super) requirements: Vec<(Tensor, bool)>,
+    /// Captured tensors whose gradients the function asked for.
+    pub(super) wanted: Vec<Tensor>,
     pub(super) broken: Option<Reason>,
     /// The storages of all named tensors, by address. An entry keeps its address from being reused.
     pub(super) storages: IndexMap<usize, Named>,
@@ -66,6 +72,8 @@ pub(super) struct Recording {
     pub(super) counted: Vec<(Tensor, u64)>,
     /// Copies of written values in the layout of their targets, with the values.
     pub(super) laid_out: HashMap<NodeId, NodeId>,
+    /// What a deferred recording has done besides computing values.
+    pub(super) effects: Effects,
     /// The state of a deferred recording. `None` in an abstract trace.
     pub(super) deferral: Option<Deferral>,
 }
@@ -125,6 +133,8 @@ impl Recording {
             conditions: Vec::new(),
             before: GradientsBefore::default(),
             gradients: Vec::new(),
+            requirements: Vec::new(),
+            wanted: Vec::new(),
             broken: None,
             storages: IndexMap::new(),
             views: HashMap::new(),
@@ -132,6 +142,7 @@ impl Recording {
             n_versions: HashMap::new(),
             counted: Vec::new(),
             laid_out: HashMap::new(),
+            effects: Effects::default(),
             deferral,
         }
     }
@@ -163,6 +174,7 @@ impl Recording {
             return Err(NotCaptured::LeafMade { result }.into());
         }
         let originals: Vec<&Tensor> = self.given.iter().map(|given| &given.original).collect();
+        let has_repeats = !repeats(&originals).is_empty();
         let has_changed = |condition: &&Condition| !condition.holds(&originals);
         let changed = self.conditions.iter().filter(has_changed).find_map(|condition| match condition {
             Condition::Is(Property::RequiresGrad, of, _) => Some(of.to_string().into()),
@@ -183,6 +195,7 @@ impl Recording {
             conditions: std::mem::take(&mut self.conditions),
             aliases,
             owners: owners(&self.inputs, outputs),
+            has_repeats,
             strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
         })
     }
@@ -197,11 +210,12 @@ impl Recording {
             let is_returned = |output: &Tensor| output.shares(tensor);
             tensor.may_require_grad() || outputs.iter().any(is_returned)
         };
-        let captured = self.lifted.iter().filter_map(|lifted| match lifted {
+        let lifted = self.lifted.iter().filter_map(|lifted| match lifted {
             Lifted::Tensor(tensor) if is_seen(tensor) => Some(tensor.clone()),
             Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
         });
-        for tensor in captured.collect::<Vec<_>>() {
+        let wanted = std::mem::take(&mut self.wanted);
+        for tensor in lifted.chain(wanted).collect::<Vec<_>>() {
             for input in 0..self.given.len() {
                 let original = &self.given[input].original;
                 if original.dtype() != tensor.dtype() || original.sizes() != tensor.sizes() {
@@ -256,9 +270,14 @@ impl Recording {
         tensors.filter(|tensor| tensor.id() != root.id())
     }
 
-    /// Adds an input that the function gets as `handle`.
+    /// Adds an input that the function gets as `handle`. A tensor that it is given twice is the first of these inputs.
     pub(super) fn give(&mut self, handle: &Tensor, original: &Tensor) {
-        self.add_input(handle);
+        if self.is_input(handle) {
+            self.graph.input(handle.ty());
+            self.inputs.push(handle.clone());
+        } else {
+            self.add_input(handle);
+        }
         self.given.push(Given { handle: handle.clone(), original: original.clone() });
     }
 
@@ -299,6 +318,9 @@ impl Recording {
         }
         match (self.lineage(tensor), known) {
             (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
+                if view.chain.has(|step| is_window(step.op)) && self.hides_memory(&view.base) {
+                    self.give_up(NotCaptured::GapsShown);
+                }
                 let base = self.node(&view.base)?;
                 let node = view_chain::apply(&mut self.graph, &base, &view.chain.steps())?;
                 self.name(tensor, node);
@@ -366,6 +388,11 @@ impl Recording {
     pub(super) fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
         let mut value = self.node(source)?;
         self.node(target)?;
+        if target.numel() == 0 {
+            let root = self.root(target);
+            self.note_written(&root);
+            return Ok(self.all_in_memory_of(&root));
+        }
         let ty = target.ty();
         if self.graph[value].ty.sizes != ty.sizes {
             let sizes = ty.sizes.iter().map(|&size| size as i64).collect();
@@ -387,16 +414,30 @@ impl Recording {
         if let Some(why) = self.hides_writes(&view) {
             self.give_up(why);
         }
+        self.note_written(&view);
+        Ok(written)
+    }
+
+    /// The known tensors in the storage of `root`, with their values. A write without elements counts, and changes none.
+    fn all_in_memory_of(&self, root: &Tensor) -> Vec<(Tensor, NodeId)> {
+        let known = |tensor: &Tensor| {
+            self.nodes.get(&tensor.id()).filter(|known| known.stamp == self.stamp(tensor)).map(|known| known.node)
+        };
+        let all = std::iter::once(root.clone()).chain(self.views_of(root));
+        all.filter_map(|tensor| known(&tensor).map(|node| (tensor, node))).collect()
+    }
+
+    /// Notes that `view`, which is no view of another tensor, was written to, if it is an input.
+    fn note_written(&mut self, view: &Tensor) {
         if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
-            let aliased = |(other, input): (usize, &Tensor)| other != position && input.shares(&view);
-            if self.inputs.iter().enumerate().any(aliased) {
+            let is_other = |input: &Tensor| input.id() != view.id() && input.shares(view);
+            if self.inputs.iter().any(is_other) {
                 self.give_up(NotCaptured::WrittenInputShared);
             }
             if !self.written.contains(&position) {
                 self.written.push(position);
             }
         }
-        Ok(written)
     }
 
     /// A copy of `value` with the strides of `target`, or with dense strides in the same order if `target` has gaps. A
@@ -444,19 +485,39 @@ impl Recording {
         }
         let shows_memory = |of: Lineage| of.chain.has(|step| is_window(step.op));
         let is_looked_into = || self.views_of(root).any(|tensor| self.lineage(&tensor).is_some_and(shows_memory));
-        (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
+        (self.may_be_part(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
 
     /// Whether `tensor` or its base is a written input, and its memory may have more than the elements of the new
     /// value. The memory of an input of the function may be another in each call.
     pub(super) fn hides_memory(&self, tensor: &Tensor) -> bool {
         let root = self.root(tensor);
+        let is_written = self.written.iter().any(|&input| self.inputs[input].id() == root.id());
+        is_written && self.may_be_part(&root)
+    }
+
+    /// Whether the memory of a tensor may have more than its elements. That of an input may be another in each call.
+    pub(super) fn may_be_part(&self, root: &Tensor) -> bool {
         let is_part = || {
             let (layout, size) = (root.array().layout(), root.dtype().size());
             root.has_data() && (layout.offset > 0 || layout.extent() * size < root.array().storage().len())
         };
-        let is_written = self.written.iter().any(|&input| self.inputs[input].id() == root.id());
-        is_written && (self.given(&root).is_some() || has_gaps(&root) || is_part())
+        self.given(root).is_some() || has_gaps(root) || is_part()
+    }
+
+    /// The type of the result of a call that was recorded as `node`. Dims of size 1 have the strides that follow from
+    /// those of the operands, which may be others than those of their nodes.
+    pub(super) fn type_of_result(&self, node: NodeId, operands: &[Tensor]) -> TensorType {
+        let made = &self.graph[node];
+        let is_as_recorded = |(&arg, tensor): (&NodeId, &Tensor)| self.graph[arg].ty.strides[..] == *tensor.strides();
+        let Some(op) = made.op().filter(|_| !made.args.iter().zip(operands).all(is_as_recorded)) else {
+            return made.ty.clone();
+        };
+        let types: SmallVec<[TensorType; 4]> = operands.iter().map(Tensor::ty).collect();
+        let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
+        let is_same =
+            |ty: &TensorType| ty.sizes == made.ty.sizes && same_strides(&ty.sizes, &ty.strides, &made.ty.strides);
+        op.infer(&types, &made.attrs).ok().filter(is_same).unwrap_or_else(|| made.ty.clone())
     }
 
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {

@@ -34,6 +34,9 @@ impl Drop for Session {
         if !recording.is_deferred() {
             recording.uncount_writes();
         }
+        for (tensor, required) in recording.requirements.iter().rev() {
+            tensor.autograd_or_new().set_requires_grad(*required);
+        }
         for change in &recording.gradients {
             if recording.is_deferred() {
                 change.restore_lost();

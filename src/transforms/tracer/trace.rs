@@ -124,6 +124,8 @@ pub struct Trace {
     pub owners: Vec<Owner>,
     /// The strides of each output.
     pub strides: Vec<Strides>,
+    /// Whether some input is the same tensor as another one.
+    pub has_repeats: bool,
 }
 
 /// The owner of an output's memory. Outputs share memory in the function exactly if their owners are equal.

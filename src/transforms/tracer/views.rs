@@ -68,12 +68,12 @@ impl Recording {
             return None;
         }
         let ViewOf { base, chain, made_with_grad, .. } = view;
-        Some(Lineage {
-            base: base.clone(),
-            chain: chain.clone(),
-            made_with_grad: *made_with_grad,
-            has_own_version: false,
-        })
+        // What autograd takes for the base of a view may be a detached view of another tensor.
+        let (of, chain) = match self.lineage(base) {
+            Some(of) => (of.base, of.chain.followed_by(chain)),
+            None => (base.clone(), chain.clone()),
+        };
+        Some(Lineage { base: of, chain, made_with_grad: *made_with_grad, has_own_version: false })
     }
 
     /// The base of a view, or else the tensor itself.

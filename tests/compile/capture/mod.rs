@@ -6,6 +6,7 @@
 mod cache;
 mod cases;
 mod check;
+mod classes;
 mod deferred;
 mod first_call;
 mod gathers;
