@@ -256,6 +256,19 @@ impl<'a> Search<'a> {
                 let same = load.node == from && load.strides == written.strides && load.base == written.base;
                 graph.view_base(load.node) != from || (same && load.gather.is_none())
             };
+            // An operand that is stored unchanged is read when it is stored, which may be later.
+            let is_kept = |value: &super::region::ValueId| match region.values[*value] {
+                Value::Load(load) => graph.view_base(region.loads[load].node) == from,
+                Value::Number(..)
+                | Value::Body(..)
+                | Value::Fold(..)
+                | Value::Gather(..)
+                | Value::Position(..)
+                | Value::Extent(_) => false,
+            };
+            if region.outputs.iter().any(|(value, _)| is_kept(value)) {
+                continue;
+            }
             if region.loads.entities().all(is_there) {
                 found.push(InPlace { from, to, regions: Vec::new() });
             }

@@ -248,8 +248,14 @@ impl Builder<'_> {
             args.iter().filter_map(|&arg| position(arg)).for_each(|arg| last[arg] = last[arg].max(at.unwrap_or(0)));
             fold_at.push(at.unwrap_or(end));
         }
+        // One of several outputs may be where an operand is, so all of them are stored after the last read.
+        let is_late = needs.outputs.len() > 1 && !nodes.kernel.has_folds();
+        let stored = |&output: &usize| position(nodes.stores[output].value);
         let store_at: Vec<usize> =
-            needs.outputs.iter().map(|&output| position(nodes.stores[output].value).unwrap_or(end)).collect();
+            needs.outputs.iter().map(|output| stored(output).filter(|_| !is_late).unwrap_or(end)).collect();
+        if is_late {
+            needs.outputs.iter().filter_map(stored).for_each(|value| last[value] = end);
+        }
         for at in 0..=end {
             let mut direct = None;
             if let Some(&(reg, origin)) = needs.values.get(at) {

@@ -115,8 +115,9 @@ impl VmProgram {
     /// - Every access at every position of the part (for a gathered operand, at every legal index) is inside live
     ///   memory of its pointer, aligned to its dtype, and initialized if it is an operand.
     /// - Until this returns, nothing else accesses the output elements of the part or writes operand elements, and
-    ///   outputs do not overlap each other. If the kernel has one output and no folds and gathers, the output may be in
-    ///   the place of operands of its dtype with its strides. Otherwise outputs overlap no operand.
+    ///   outputs do not overlap each other. If the kernel has no folds and gathers, an output may be in the place of
+    ///   operands of its dtype with its strides, unless another output is such an operand unchanged. Otherwise outputs
+    ///   overlap no operand.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
         if let Some(direct) = &self.direct {

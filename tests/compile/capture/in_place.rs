@@ -437,7 +437,7 @@ fn new_values_are_written_into_inputs() -> Result<()> {
 fn old_values_that_are_needed_are_kept() -> Result<()> {
     let _no_grad = no_grad();
     type Step = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
-    let steps: [(&str, Step); 5] = [
+    let steps: [(&str, Step); 6] = [
         ("returned before the write", |x, y, _| {
             let old = x.mul(1.0)?;
             x.add_(y)?;
@@ -452,6 +452,11 @@ fn old_values_that_are_needed_are_kept() -> Result<()> {
             x.copy_(y)?;
             y.copy_(&old)?;
             x.sum_all()
+        }),
+        ("an old value in the result of a later call", |x, y, _| {
+            let old = x.div(-0.5)?;
+            x.selu_()?;
+            x.mul(&old)?.add(y)
         }),
         ("one new value for both", |x, y, _| {
             let new = x.mul(y)?;
