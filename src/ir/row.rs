@@ -212,6 +212,11 @@ impl Op {
         matches!(self.row().meaning, Meaning::View(_) | Meaning::Window(_))
     }
 
+    /// Whether it shows the memory of its operand, and not its elements.
+    pub fn is_window(self) -> bool {
+        matches!(self.row().meaning, Meaning::Window(_))
+    }
+
     /// Its fusion pattern for operands and a result of these types.
     pub fn pattern(self, args: &[&TensorType], out: &TensorType) -> Pattern {
         match self.row().meaning {

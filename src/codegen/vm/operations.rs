@@ -1,7 +1,7 @@
 //! Prims, funcs, and storage conversions, as types that the loops of [`super::routine`] are instantiated with.
 //!
-//! Each is the native form of the same operation in [`crate::ir::scalar::eval`]. A bool is a byte: every one except 0 is true, and what is
-//! computed is 0 or 1.
+//! Each is the native form of the same operation in [`crate::ir::scalar::eval`]. A bool is a byte. Every byte
+//! except 0 is true, and what is computed is 0 or 1.
 
 #![allow(unsafe_code, reason = "only the unchecked conversion to integers becomes vector instructions")]
 

@@ -110,8 +110,8 @@ impl Recording {
         let origin = input.or_else(of_output)?;
         // The written value is not an input of the graph, so the output must be rebuilt.
         let is_written = matches!(origin, Origin::Input(input) if self.written.contains(&input));
-        // Rebuilding gives the full history. It is wrong if the function recorded only part of it. If it gives none, the
-        // program gives what the function recorded.
+        // Rebuilding gives the full history. It is wrong if the function recorded only part of it. If it gives none,
+        // the program gives what the function recorded.
         let requires_grad = |tensor: &Tensor| tensor.autograd().is_some_and(Meta::requires_grad);
         let is_captured = matches!(self.outside(tensor), Some(Outside::Captured(_)));
         let is_known = match (of.has_history() && requires_grad(&of.base), requires_grad(tensor)) {

@@ -5,7 +5,6 @@
 
 use crate::ir::routine::Scan;
 use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
-use crate::transforms::tracer::recording::is_window;
 
 /// The calls that may find a value out of range, and that no output needs.
 pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
@@ -34,7 +33,7 @@ pub(crate) fn checks_come_before(graph: &Graph, write: NodeId) -> bool {
 }
 
 fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
-    if is_window(op) {
+    if op.is_window() {
         // The memory of an input may be another in each call.
         return matches!(graph[graph.view_base(node.args[0])].kind, NodeKind::Input(_));
     }

@@ -30,8 +30,8 @@ use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::deferral::{Deferral, Runner};
 use crate::transforms::tracer::one_for_each;
+use crate::transforms::tracer::recording::Reads;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
-use crate::transforms::tracer::recording::{Reads, is_window};
 use crate::transforms::tracer::session::{BREAK, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
 use indexmap::IndexMap;
@@ -323,7 +323,7 @@ impl Recording {
         }
         let lineage = self.lineage(tensor);
         let root = lineage.as_ref().map_or(tensor, |of| &of.base);
-        let shows_memory = || lineage.as_ref().is_some_and(|of| of.chain.has(|step| is_window(step.op)));
+        let shows_memory = || lineage.as_ref().is_some_and(|of| of.chain.has(|step| step.op.is_window()));
         !self.nodes.contains_key(&root.id()) || shows_memory() && self.may_be_part(root)
     }
 

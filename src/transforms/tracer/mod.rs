@@ -28,18 +28,19 @@ use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::function::TensorRefs;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 mod aliases;
 mod checks;
 mod condition;
 mod deferral;
 mod deferred;
+mod effects;
 mod gradients;
 mod known_gradients;
 mod outside;
 mod recording;
 mod recovery;
+mod repeats;
 mod session;
 mod trace;
 mod views;
@@ -54,7 +55,8 @@ pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
-use recording::{Recording, is_window};
+use recording::Recording;
+pub(crate) use repeats::{Repeats, repeats};
 pub use session::take_break;
 use session::{BREAK, RECORDING, Session, is_deferred, with_recording};
 pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
@@ -181,25 +183,6 @@ fn one_for_each(inputs: &[Tensor], make: impl Fn(&Tensor) -> Result<Tensor>) -> 
     Ok(handles)
 }
 
-/// The inputs that are the same tensor as an earlier one: the position of that one, and their own.
-pub(crate) fn repeats(inputs: &[&Tensor]) -> Repeats {
-    /// So many inputs are compared with each other; more are looked up.
-    const FEW: usize = 16;
-    let mut repeats = Repeats::new();
-    let mut known = HashMap::new();
-    for (index, input) in inputs.iter().enumerate().filter(|(_, input)| input.as_number().is_none()) {
-        let first = match inputs.len() <= FEW {
-            true => inputs[..index].iter().position(|first| first.is_handle_of(input)),
-            false => Some(*known.entry(input.id()).or_insert(index)).filter(|&first| first < index),
-        };
-        repeats.extend(first.map(|first| (first, index)));
-    }
-    repeats
-}
-
-/// Positions of inputs that are the same tensor.
-pub(crate) type Repeats = SmallVec<[(usize, usize); 1]>;
-
 /// Draws the key of a random op from a generator: an i64 tensor of seed and first counter.
 ///
 /// A trace records that a key is drawn, and not its value. An abstract trace draws nothing.
@@ -282,7 +265,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
             return deferred::run_eagerly(operator, below, stack, why);
         }
     }
-    if is_window(op) && with_recording(|recording| recording.hides_memory(&tensors[0])) == Some(true) {
+    if op.is_window() && with_recording(|recording| recording.hides_memory(&tensors[0])) == Some(true) {
         let why = NotCaptured::ShowsGaps { op: name() };
         if is_deferred() {
             return deferred::run_eagerly(operator, below, stack, why);

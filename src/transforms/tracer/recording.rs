@@ -4,15 +4,15 @@ use crate::autograd::{Meta, reserve_calls};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::{elementwise_strides, same_strides};
-use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
+use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Strides, TensorType};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::deferral::Deferral;
+use crate::transforms::tracer::effects::Effects;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
-use crate::transforms::tracer::recovery::Effects;
-use crate::transforms::tracer::repeats;
+use crate::transforms::tracer::repeats::repeats;
 use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
@@ -318,7 +318,7 @@ impl Recording {
         }
         match (self.lineage(tensor), known) {
             (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
-                if view.chain.has(|step| is_window(step.op)) && self.hides_memory(&view.base) {
+                if view.chain.has(|step| step.op.is_window()) && self.hides_memory(&view.base) {
                     self.give_up(NotCaptured::GapsShown);
                 }
                 let base = self.node(&view.base)?;
@@ -364,7 +364,7 @@ impl Recording {
     }
 
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
-        let node = |tensor: &Tensor| if is_window(op) { self.memory_node(tensor) } else { self.node(tensor) };
+        let node = |tensor: &Tensor| if op.is_window() { self.memory_node(tensor) } else { self.node(tensor) };
         let mut args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
         if op.is_view() && tensors[0].as_number().is_some() {
             // A number has no memory to share: its view is a value of its own.
@@ -418,7 +418,7 @@ impl Recording {
         Ok(written)
     }
 
-    /// The known tensors in the storage of `root`, with their values. A write without elements counts, and changes none.
+    /// The known tensors in the storage of `root`, with their values. A write of no elements counts, but changes none.
     fn all_in_memory_of(&self, root: &Tensor) -> Vec<(Tensor, NodeId)> {
         let known = |tensor: &Tensor| {
             self.nodes.get(&tensor.id()).filter(|known| known.stamp == self.stamp(tensor)).map(|known| known.node)
@@ -483,7 +483,7 @@ impl Recording {
         if root.numel() > 0 && !layout.is_injective() {
             return Some(NotCaptured::OverlappingElements);
         }
-        let shows_memory = |of: Lineage| of.chain.has(|step| is_window(step.op));
+        let shows_memory = |of: Lineage| of.chain.has(|step| step.op.is_window());
         let is_looked_into = || self.views_of(root).any(|tensor| self.lineage(&tensor).is_some_and(shows_memory));
         (self.may_be_part(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
@@ -533,9 +533,4 @@ fn dense_strides(tensor: &Tensor) -> Strides {
 /// Whether there is memory between the elements that is not theirs.
 fn has_gaps(tensor: &Tensor) -> bool {
     !same_strides(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
-}
-
-/// Whether an op shows the memory of its operand, and not its elements.
-pub(super) fn is_window(op: Op) -> bool {
-    matches!(op.row().meaning, Meaning::Window(_))
 }

@@ -32,7 +32,7 @@ fn bools_of_other_bytes_are_true() {
         .inputs(bytes),
         Twins::new("copies and choices", |x, _| {
             let (a, b) = (x[0].view_dtype(DType::Bool)?, x[1].view_dtype(DType::Bool)?);
-            let copied = opfuse::cat(&[&a, &b.flip(&[0])?], 0)?.to_dtype(DType::U8)?;
+            let copied = opfuse::cat(&[&a, &b.flip([0])?], 0)?.to_dtype(DType::U8)?;
             Ok(vec![copied, a.where_(&x[2], &x[2].neg()?)?, b.where_(&a, &b)?.to_dtype(DType::U8)?])
         })
         .inputs(bytes),
@@ -45,7 +45,7 @@ fn backward_passes_find_what_was_overwritten_where_no_gradient_arrives() {
         Twins::of_leaves("a value of what was severed", |x, _| {
             let y = x[0].exp()?;
             y.zero_()?;
-            y.atan2_(&y.clone())?;
+            y.atan2_(y.clone())?;
             Ok(vec![y])
         })
         .any_way(),
