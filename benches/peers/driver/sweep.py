@@ -26,6 +26,7 @@ from workers import HERE, Failed, Worker
 TORCH, EAGER, COMPILED = "torch-eager", "sweep-eager", "sweep-compile"
 PEERS = (EAGER, COMPILED, TORCH)
 LONG = 0.1  # seconds of a call; longer ones get fewer samples
+EVERY = 5.0  # seconds from which figures are saved
 MORE = 3  # rounds of cases that are slow
 
 
@@ -36,7 +37,7 @@ def arguments():
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--budget", type=float, default=0.03, help="seconds per chunk")
-    parser.add_argument("--missing", action="store_true", help="leave out cases that are kept already")
+    parser.add_argument("--missing", action="store_true", help="leave out cases that have figures already")
     parser.add_argument("--slow", type=float, help="only cases that are kept with a ratio under this one")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
     parser.add_argument("--look", action="store_true", help="print, and keep nothing")
@@ -67,19 +68,20 @@ def main():
         run(options, chosen, program, state, path)
     if not options.look:
         page = options.docs / "sweep.md"
-        page.write_text(sweep_report.page(state))
+        page.write_text(sweep_report.page(state, len(cases)))
         print(f"written: {page}")
 
 
 def run(options, chosen, program, state, path):
-    begin, logs = time.monotonic(), path.parent / "logs"
+    begin = saved = time.monotonic()
+    logs = path.parent / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     for threads in options.threads:
         workers = start(program, options.python, threads, logs)
         for number, case in enumerate(chosen, start=1):
             key = f"{case.text}/{threads}"
             kept = state["cells"].get(key)
-            if options.missing and kept or options.slow and not is_slow(kept, options.slow):
+            if options.missing and is_done(kept) or options.slow and not is_slow(kept, options.slow):
                 continue
             if time.monotonic() - begin > options.seconds:
                 break
@@ -88,8 +90,8 @@ def run(options, chosen, program, state, path):
             if not options.look:
                 state["cells"][key] = cell
                 state["versions"] |= {worker.peer: worker.version for worker in workers if worker.version}
-                if number % 20 == 0:
-                    keep(path, state)
+                if time.monotonic() - saved > EVERY:
+                    saved = keep(path, state)
         for worker in workers:
             worker.stop()
     if not options.look:
@@ -105,6 +107,11 @@ def start(program, python, threads, logs):
         except Failed as failure:
             sys.exit(f"{worker.peer} does not start: {failure}")
     return workers
+
+
+def is_done(cell):
+    """Whether there is nothing to find out: no worker failed but perhaps PyTorch."""
+    return cell is not None and not any({"error", "differs"} & set(cell.get(peer, {})) for peer in (EAGER, COMPILED))
 
 
 def is_slow(cell, limit):
@@ -188,10 +195,11 @@ def report_coverage(program):
 
 
 def keep(path, state):
-    """Whole or not at all, whatever happens meanwhile."""
+    """Saves the state whole or not at all, whatever happens meanwhile; returns when it did."""
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(state, indent=0))
     draft.replace(path)
+    return time.monotonic()
 
 
 if __name__ == "__main__":

@@ -55,10 +55,11 @@ def time(seconds):
     return f"{seconds * 1e9:.3g} ns"
 
 
-def page(state):
+def page(state, n_cases):
     cells = {key: cell for key, cell in state["cells"].items() if "best" in cell.get(TORCH, {})}
     measured = {key: cell for key, cell in cells.items() if least(cell)}
-    sections = [HEAD.format(date=date.today(), torch=state["versions"].get(TORCH, "PyTorch"), n=len(measured))]
+    head = {"date": date.today(), "torch": state["versions"].get(TORCH, "PyTorch"), "n": len(measured)}
+    sections = [HEAD.format(**head, n_cases=n_cases)]
     if measured:
         sections.append(distribution(measured))
         sections.append(slow_cells(measured))
@@ -68,7 +69,7 @@ def page(state):
 
 HEAD = """# Operators beside PyTorch's
 
-Made by `scripts/sweep.sh` on {date}: {n} cells, against {torch}.
+Made by `scripts/sweep.sh` on {date}: {n} cells of {n_cases} cases, against {torch}.
 
 A cell is a call of one operator with one or two threads, forward or with a backward pass (`grad:`). Both libraries call
 operators by name, on the same elements, and results are compared. *Ratio* is PyTorch's eager time by opfuse's, so less

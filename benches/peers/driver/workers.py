@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-START_LIMIT, ANSWER_LIMIT = 120.0, 240.0
+START_LIMIT, ANSWER_LIMIT = 300.0, 240.0
 TICK = os.sysconf("SC_CLK_TCK")
 
 

@@ -107,10 +107,13 @@ sort(X,-1)
 sort(X,0)
 sort.stable(X,stable=True,dim=-1)
 sort(X,-1,True)
-argsort(X,-1)
-argsort.stable(X,stable=True,dim=-1)
 topk(X,5,-1)
 topk(X,5,0)
+"""
+
+ORDERS = """
+argsort(X,-1)
+argsort.stable(X,stable=True,dim=-1)
 """
 
 SORTED = (
@@ -171,4 +174,5 @@ def cases():
     yield from expand("searches", SEARCHES, SHAPES, dtypes=(*FLOATS, *INTEGERS, "bool"), backward=False)
     yield from expand("reductions and scans", WHOLE, SHAPES, dtypes=INTEGERS, layouts=("",), backward=False)
     yield from expand("sorts", SORTS, SORTED, dtypes=(*FLOATS, *INTEGERS))
+    yield from expand("sorts", ORDERS, SORTED, dtypes=(*FLOATS, *INTEGERS), backward=False)
     yield from fixed("reductions and scans", FIXED)
