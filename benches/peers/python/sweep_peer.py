@@ -141,7 +141,7 @@ def check(outputs):
 
 
 def with_gradients(operator, positional, named, leaves):
-    """A call that returns the gradients of the leaves."""
+    """A call that returns the outputs and the gradients of the leaves."""
     for leaf in leaves:
         leaf.requires_grad_()
 
@@ -150,8 +150,9 @@ def with_gradients(operator, positional, named, leaves):
 
     @torch.enable_grad()
     def call():
-        found = torch.autograd.grad(run(), leaves, roots, allow_unused=True)
-        return [gradient for gradient in found if gradient is not None]
+        outputs = run()
+        found = torch.autograd.grad(outputs, leaves, roots, allow_unused=True)
+        return [output.detach() for output in outputs] + [gradient for gradient in found if gradient is not None]
 
     with torch.enable_grad():
         roots = [torch.ones_like(output, memory_format=torch.contiguous_format) for output in run()]

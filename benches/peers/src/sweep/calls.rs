@@ -151,13 +151,17 @@ impl Bound {
         tensors.iter().zip(self.is_differentiated.iter()).map(leaf).collect()
     }
 
+    /// The outputs and the gradients. The outputs are part of the result, or compiled calls would leave out a forward
+    /// pass that the gradients do not need.
     fn gradients(&self, leaves: &[Tensor], roots: &[Tensor]) -> Result<Vec<Tensor>> {
-        let outputs = self.on(leaves)?;
-        let outputs: Vec<&Tensor> = outputs.iter().filter(|output| output.requires_grad()).collect();
+        let outputs: Vec<Tensor> = self.on(leaves)?.into_iter().filter(Tensor::requires_grad).collect();
         let inputs: Vec<&Tensor> = leaves.iter().filter(|leaf| leaf.requires_grad()).collect();
         let roots: Vec<Option<&Tensor>> = roots.iter().map(Some).collect();
         let options = GradOptions { allow_unused: true, ..GradOptions::default() };
-        Ok(grad(&outputs, &inputs, &roots, options)?.into_iter().flatten().collect())
+        let gradients = grad(&outputs.iter().collect::<Vec<_>>(), &inputs, &roots, options)?;
+        let mut results = outputs.iter().map(Tensor::detach).collect::<Result<Vec<Tensor>>>()?;
+        results.extend(gradients.into_iter().flatten());
+        Ok(results)
     }
 }
 
