@@ -65,7 +65,7 @@ pub fn in_place_writes(graph: &Graph, plan: &Plan) -> InPlaceWrites {
             let is_other = |&output: &usize| output != one.output && !one.ignored.contains(&output);
             let shares = |output: usize| found.input_of(graph.view_base(graph.outputs()[output])) == Some(one.input);
             let escapes = (0..graph.outputs().len()).filter(is_other).any(shares);
-            found.input_of_output(one.output) == Some(one.input) && !escapes
+            found.input_of_output(one.output) == Some(one.input) && !escapes && !found.may_run_out(plan, one)
         };
         let kept: Vec<&Rewritten> = rewritten.iter().copied().filter(|one| is_fine(one)).collect();
         if kept.len() == rewritten.len() {
@@ -341,6 +341,23 @@ impl Found<'_> {
         let (whole, value) = (&self.graph[root].ty, &self.graph[node].ty);
         let is_whole = whole.numel() == value.numel() && value.strides == contiguous_strides(&value.sizes);
         self.input_of[root].filter(|_| is_whole && whole.dtype == value.dtype)
+    }
+
+    /// Whether memory may run out after a kernel has written to the input, because a later step allocates some.
+    fn may_run_out(&self, plan: &Plan, one: &Rewritten) -> bool {
+        let to = self.graph.outputs()[one.output];
+        let wrote = (0..plan.steps.len()).find(|&at| {
+            matches!(plan.steps[at].kind, StepKind::Kernel(_)) && self.steps[at].iter().any(|place| place.to == to)
+        });
+        let allocates = |at: usize| match plan.steps[at].kind {
+            StepKind::Alias => false,
+            StepKind::Kernel(_) => {
+                let is_in_place = |output: &NodeId| self.steps[at].iter().any(|place| place.to == *output);
+                !plan.steps[at].outputs.iter().all(is_in_place)
+            }
+            StepKind::Parts(_) | StepKind::Routine | StepKind::Product | StepKind::Blocks(_) => true,
+        };
+        wrote.is_some_and(|wrote| (wrote + 1..plan.steps.len()).any(allocates))
     }
 
     /// The inputs whose memory is written.
