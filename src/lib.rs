@@ -56,6 +56,7 @@ mod transforms;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
+pub use dispatch::key::default_dtype::{DefaultDTypeGuard, default_dtype, set_default_dtype};
 pub use eager::{NumericsGuard, numerics};
 pub use error::{Error, Reason, Result};
 pub use formats::{Named, StateDict, load};

@@ -167,8 +167,8 @@ pub(crate) fn replay_until(
     inputs: &[Tensor],
     device: Device,
 ) -> (SideTable<NodeId, Tensor>, Option<Error>) {
-    // The dtypes are those of the recorded call, whatever autocast says now.
-    let _as_recorded = exclude(AUTOCAST_KEYS);
+    // The dtypes are those of the recorded call, whatever autocast and the default dtype are now.
+    let _as_recorded = exclude(AUTOCAST_KEYS | KeySet::of(DispatchKey::PreDispatch));
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         let value = match node.kind {

@@ -1,11 +1,13 @@
 //! Guards: what a program requires of its inputs and of the thread.
 //!
-//! Sizes and strides are concrete in graphs, so a program serves exactly the types it was traced with. Autocast and
-//! grad mode change what a trace records, and numerics change its kernels, so they are part of the guard. Inputs of
-//! another size are traced abstractly and planned in microseconds, and their kernels are found in the cache.
+//! Sizes and strides are concrete in graphs, so a program serves exactly the types it was traced with. Autocast, grad
+//! mode, inference mode and default dtype change what a trace records, and numerics change its kernels, so they are part
+//! of the guard. Inputs of another size are traced abstractly and planned in microseconds, and their kernels are found
+//! in the cache.
 
 use crate::device::Device;
-use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::key::default_dtype::default_dtype;
+use crate::dispatch::key::grad_mode::{is_grad_enabled, is_inference_mode};
 use crate::eager::current_numerics;
 use crate::ir::{DType, Numerics};
 use crate::runtime::SharedLayout;
@@ -27,12 +29,15 @@ struct InputGuard {
     number: bool,
     /// Whether it requires gradients. This counts in no-grad mode too: the function may enable grad mode.
     requires_grad: bool,
+    /// Whether it is an inference tensor, which may not be written or saved everywhere.
+    inference: bool,
 }
 
 impl InputGuard {
     /// The fields that are compared.
-    fn key(&self) -> (DType, &[usize], &[usize], Device, bool, bool) {
-        (self.dtype, &self.layout.sizes, &self.layout.strides, self.device, self.number, self.requires_grad)
+    fn key(&self) -> (DType, &[usize], &[usize], Device, [bool; 3]) {
+        let flags = [self.number, self.requires_grad, self.inference];
+        (self.dtype, &self.layout.sizes, &self.layout.strides, self.device, flags)
     }
 }
 
@@ -60,7 +65,10 @@ pub struct Guard {
     words: Words,
     autocast: AutocastState,
     grad_mode: bool,
+    inference_mode: bool,
     numerics: Numerics,
+    /// The default dtype.
+    dtype: DType,
 }
 
 impl Guard {
@@ -72,7 +80,9 @@ impl Guard {
             words: inputs.words.clone(),
             autocast: AutocastState::current(),
             grad_mode: is_grad_enabled(),
+            inference_mode: is_inference_mode(),
             numerics: current_numerics(),
+            dtype: default_dtype(),
         }
     }
 
@@ -89,8 +99,10 @@ impl Guard {
     fn holds_of(&self, inputs: &[&Tensor]) -> bool {
         self.inputs.len() == inputs.len()
             && self.grad_mode == is_grad_enabled()
+            && self.inference_mode == is_inference_mode()
             && self.autocast == AutocastState::current()
             && self.numerics == current_numerics()
+            && self.dtype == default_dtype()
             && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
             && self.repeats == repeats(inputs)
     }
@@ -121,6 +133,9 @@ impl Guard {
                 () if guard.requires_grad != found.requires_grad => {
                     format!("input {index} differs in requires_grad")
                 }
+                () if guard.inference != found.inference => {
+                    format!("input {index} is an inference tensor where none was, or the other way round")
+                }
                 () => format!("input {index} is a number where a tensor was, or the other way round"),
             })
         };
@@ -131,16 +146,29 @@ impl Guard {
         };
         let autocast = || (self.autocast != AutocastState::current()).then(|| "the autocast state differs".into());
         let grad_mode = || (self.grad_mode != is_grad_enabled()).then(|| "the grad mode differs".into());
+        let inference = || (self.inference_mode != is_inference_mode()).then(|| "the inference mode differs".into());
         let numerics = || {
             let (had, has) = (self.numerics, current_numerics());
             (had != has).then(|| format!("numerics are {has}, not {had}"))
+        };
+        let dtype = || {
+            let (had, has) = (self.dtype, default_dtype());
+            (had != has).then(|| format!("the default dtype is {has}, not {had}"))
         };
         let same = || {
             let found = repeats(&inputs.iter().collect::<TensorRefs<'_>>());
             (self.repeats != found).then(|| "other inputs are the same tensor".into())
         };
         let words = || (self.words != flat.words).then(|| "a structure, or a plain value in one, differs".into());
-        count().or(input).or_else(same).or_else(words).or_else(autocast).or_else(grad_mode).or_else(numerics)
+        count()
+            .or(input)
+            .or_else(same)
+            .or_else(words)
+            .or_else(autocast)
+            .or_else(grad_mode)
+            .or_else(inference)
+            .or_else(numerics)
+            .or_else(dtype)
     }
 }
 
@@ -152,6 +180,7 @@ impl InputGuard {
             device: input.device(),
             number: input.as_number().is_some(),
             requires_grad: input.requires_grad(),
+            inference: input.is_inference(),
         }
     }
 
@@ -161,5 +190,6 @@ impl InputGuard {
             && self.device == input.device()
             && self.number == input.as_number().is_some()
             && self.requires_grad == input.requires_grad()
+            && self.inference == input.is_inference()
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Program {
     n_outputs: usize,
     /// What outputs of the function are, and outputs of the graph are not.
     forms: SmallVec<[(usize, OutputForm); 1]>,
+    /// The outputs that are inference tensors whatever the mode of the call.
+    inference: Vec<usize>,
     n_results: usize,
     words: Words,
     gradients: Option<Arc<Gradients>>,
@@ -89,6 +91,7 @@ impl Program {
             mut aliases,
             owners,
             strides,
+            mut inference,
             has_repeats,
         } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
@@ -109,7 +112,8 @@ impl Program {
             let (words, gradients) = (joint.words, None);
             let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
             let forms = forms(&tuned.built().graph);
-            let returns_all = forms.is_empty() && tuned.built().graph.outputs().len() == n_outputs;
+            let returns_all =
+                forms.is_empty() && inference.is_empty() && tuned.built().graph.outputs().len() == n_outputs;
             let is_plain = !does_more && separation.is_empty() && returns_all;
             return Ok(Program {
                 tuned,
@@ -124,6 +128,7 @@ impl Program {
                 separation,
                 n_outputs,
                 forms,
+                inference,
                 n_results,
                 words,
                 gradients,
@@ -146,6 +151,10 @@ impl Program {
                 *output -= joint.n_gradients;
             }
         }
+        inference
+            .iter_mut()
+            .filter(|output| **output >= joint.n_outputs)
+            .for_each(|output| *output -= joint.n_gradients);
         let own = Gradients::build(graph, &halves, &mut joint, n_inputs, settings)?;
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         let forms = forms(&tuned.built().graph);
@@ -162,6 +171,7 @@ impl Program {
             aliases,
             n_outputs: joint.n_outputs,
             forms,
+            inference,
             n_results: joint.n_results,
             words: joint.words,
             gradients: Some(Arc::new(own)),
@@ -301,6 +311,9 @@ impl Program {
         let mut results = tensors_of(results);
         for (output, form) in &self.forms {
             results[*output] = form.give(&results[*output])?;
+        }
+        for &output in &self.inference {
+            results[output] = results[output].as_inference();
         }
         let history = match &self.gradients {
             Some(gradients) => Some(gradients.record(&all, &results, &self.written)?),

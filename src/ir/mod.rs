@@ -11,6 +11,7 @@ mod bodies;
 pub(crate) mod call_key;
 pub(crate) mod convolution;
 pub(crate) mod decompose;
+pub(crate) mod default_float;
 pub(crate) mod diff;
 pub(crate) mod dot;
 pub(crate) mod dtype;

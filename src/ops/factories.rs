@@ -5,6 +5,7 @@
 //! because a graph has no undefined values. Random factories are in `random.rs`.
 
 use crate::device::{Device, DeviceKind};
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
@@ -306,7 +307,7 @@ fn empty(
             Op::Clone.infer(&[&model], &ordered(format))?.strides
         }
     };
-    blank(device.unwrap_or(Device::CPU), "empty", &sizes, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+    blank(device.unwrap_or(Device::CPU), "empty", &sizes, strides, dtype.unwrap_or(default_dtype()))
 }
 
 fn empty_like(
@@ -337,7 +338,7 @@ fn empty_strided(
         return Err(Error::shape(NAME, what, "give one stride per size"));
     }
     let strides = counts(NAME, strides)?.into();
-    blank(device.unwrap_or(Device::CPU), NAME, &counts(NAME, sizes)?, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+    blank(device.unwrap_or(Device::CPU), NAME, &counts(NAME, sizes)?, strides, dtype.unwrap_or(default_dtype()))
 }
 
 fn new_empty(
@@ -370,7 +371,7 @@ fn filled<const VALUE: i64>(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    full(sizes, Scalar::Int(VALUE), dtype.or(Some(DType::DEFAULT_FLOAT)), layout, device, pin_memory)
+    full(sizes, Scalar::Int(VALUE), dtype.or(Some(default_dtype())), layout, device, pin_memory)
 }
 
 fn full(
@@ -392,7 +393,7 @@ fn scalar_tensor(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    full(&[], value, dtype.or(Some(DType::DEFAULT_FLOAT)), layout, device, pin_memory)
+    full(&[], value, dtype.or(Some(default_dtype())), layout, device, pin_memory)
 }
 
 fn new_filled<const VALUE: i64>(
@@ -503,7 +504,7 @@ fn eye(
     check_storage("eye", layout, pin_memory)?;
     let line = |length: i64| Tensor::arange(0, count("eye", length)? as i64, 1);
     let diagonal = line(n)?.unsqueeze(1)?.eq(&line(m)?)?;
-    diagonal.to_dtype(dtype.unwrap_or(DType::DEFAULT_FLOAT))?.to_device(device.unwrap_or(Device::CPU))
+    diagonal.to_dtype(dtype.unwrap_or(default_dtype()))?.to_device(device.unwrap_or(Device::CPU))
 }
 
 /// `steps` numbers from `start` to `end`, inclusive. The first half counts from `start` up and the second half from
@@ -519,7 +520,7 @@ fn linspace(
 ) -> Result<Tensor> {
     check_storage("linspace", layout, pin_memory)?;
     let device = device.unwrap_or(Device::CPU);
-    let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
+    let dtype = dtype.unwrap_or(default_dtype());
     let sizes = [usize::try_from(steps).map_err(|_| {
         Error::argument("linspace", format!("the number of steps is {steps}, but must be non-negative"))
     })?];

@@ -5,6 +5,7 @@
 //! parts of a composite give its dtype and memory order. Operators that PyTorch computes in several steps round after
 //! the same steps.
 
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -360,7 +361,7 @@ fn isclose(x: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) ->
     if rtol == 0.0 && atol == 0.0 {
         return Ok(close);
     }
-    let other = if is_float { other.clone() } else { other.to_dtype(DType::DEFAULT_FLOAT)? };
+    let other = if is_float { other.clone() } else { other.to_dtype(default_dtype())? };
     let allowed = other.mul(rtol)?.abs()?.add(atol)?;
     let actual = x.sub(&other)?.abs()?;
     close.logical_or(actual.isfinite()?.logical_and(actual.le(&allowed)?)?)

@@ -6,6 +6,7 @@
 //! generator. Elements are numbered in memory order: row-major, or that of the model for the `_like` forms.
 
 use crate::device::{Device, DeviceKind, Generator, GeneratorState};
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
 use crate::dispatch::value::TensorLayout;
@@ -398,7 +399,7 @@ fn factories(library: &mut Library) -> Result<()> {
                           device: Option<Device>,
                           pin_memory: Option<bool>| {
             let draw = draw(name, generator, layout, device, pin_memory)?;
-            numbers(draw, &counts(name, sizes)?, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+            numbers(draw, &counts(name, sizes)?, dtype.unwrap_or(default_dtype()))
         };
         let alike = move |model: &Tensor,
                           generator: Option<&Generator>,

@@ -237,6 +237,11 @@ impl Tensor {
         self.derived(|inner| inner.version = Some(Arc::default()))
     }
 
+    /// A new handle of the same elements that is an inference tensor.
+    pub(crate) fn as_inference(&self) -> Tensor {
+        self.derived(|inner| inner.keys = inner.keys - AUTOGRAD_AND_INPLACE_KEYS)
+    }
+
     /// The same tensor, marked as a view.
     pub(crate) fn marked_as_view(mut self, view: ViewOf) -> Tensor {
         let view = Some(Box::new(view));

@@ -2,6 +2,7 @@
 
 pub(crate) mod autocast;
 pub(crate) mod batched;
+mod default_dtype;
 pub(crate) mod function;
 pub(crate) mod observer;
 pub mod tracer;
@@ -25,6 +26,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let fallbacks = [
         (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
         (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
+        (DispatchKey::PreDispatch, Kernel::boxed(default_dtype::fallback).named("default_dtype")),
     ];
     for (key, kernel) in fallbacks {
         let mut library = Library::impl_block("_", key)?;

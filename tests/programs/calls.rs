@@ -4,7 +4,7 @@ use opfuse::autograd::{GradOptions, enable_grad, grad, inference_mode, no_grad};
 use opfuse::dispatch::modes::{CallCounter, push_mode};
 use opfuse::dispatch::{Array, Dispatcher, Stack, Value};
 use opfuse::ir::Layout;
-use opfuse::{DType, Error, Result, Scalar, Tensor, autocast, no_autocast};
+use opfuse::{DType, Error, Result, Scalar, Tensor, autocast, no_autocast, set_default_dtype};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -88,6 +88,12 @@ pub(crate) fn leaf(tensor: Tensor) -> Result<Tensor> {
     Ok(tensor)
 }
 
+/// The same elements in an inference tensor.
+pub(crate) fn inferred(tensor: &Tensor) -> Result<Tensor> {
+    let _mode = inference_mode();
+    Ok(Tensor::from_array(tensor.array().clone()))
+}
+
 pub(crate) type Held = Box<dyn Any>;
 
 pub(crate) fn quiet() -> Result<Held> {
@@ -108,6 +114,10 @@ pub(crate) fn lower(dtype: DType) -> Result<Held> {
 
 pub(crate) fn not_lower() -> Result<Held> {
     Ok(Box::new(no_autocast()))
+}
+
+pub(crate) fn default(dtype: DType) -> Result<Held> {
+    Ok(Box::new(set_default_dtype(dtype)?))
 }
 
 pub(crate) fn counting() -> Result<Held> {

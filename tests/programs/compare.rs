@@ -161,6 +161,7 @@ const KINDS: &[&str] = &[
     "aliases",
     "requires grad",
     "leaf",
+    "inference",
     "number",
     "draws",
     "identity",
@@ -365,6 +366,7 @@ fn look(facts: &mut Vec<Fact>, place: &str, tensor: &Tensor) {
     );
     push("requires grad", tensor.requires_grad().to_string());
     push("leaf", tensor.is_leaf().to_string());
+    push("inference", tensor.is_inference().to_string());
     push("number", format!("{:?}", tensor.as_number()));
     let strides: Vec<usize> = tensor
         .sizes()

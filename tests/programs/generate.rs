@@ -106,7 +106,14 @@ fn around(random: &mut Random) -> [Option<Guard>; 4] {
     if !random.percent(10) {
         return [None; 4];
     }
-    let kinds = [Guard::NoGrad, Guard::NoGrad, Guard::Inference, Guard::Autocast(DType::BF16), Guard::Mode];
+    let kinds = [
+        Guard::NoGrad,
+        Guard::NoGrad,
+        Guard::Inference,
+        Guard::Autocast(DType::BF16),
+        Guard::Default(DType::F64),
+        Guard::Mode,
+    ];
     let kind = random.pick(&kinds);
     [(); 4].map(|()| random.percent(40).then_some(kind))
 }
@@ -289,6 +296,8 @@ impl Writer {
                     Guard::Autocast(DType::BF16),
                     Guard::Autocast(DType::F16),
                     Guard::NoAutocast,
+                    Guard::Default(DType::F64),
+                    Guard::Default(DType::F16),
                     Guard::Mode,
                 ]);
                 Some(Statement::Open { guard: self.n_guards - 1, kind })

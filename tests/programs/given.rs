@@ -1,6 +1,6 @@
 //! Makes the tensors that a program is given.
 
-use super::calls::{leaf, over};
+use super::calls::{inferred, leaf, over};
 use super::program::{Feed, Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
 use super::values::{Fill, array};
@@ -64,10 +64,12 @@ fn one(given: &Given, made: &mut Made, captured: &[Tensor]) -> Result<Tensor> {
         Place::Number(number) => return Tensor::number(number),
     };
     let plain = over(memory, &given.sizes, &given.strides, given.offset)?;
-    let role = if memory.dtype().is_float() { given.role } else { Role::Plain };
+    let may_flow = memory.dtype().is_float() || given.role == Role::Inference;
+    let role = if may_flow { given.role } else { Role::Plain };
     Ok(match role {
         Role::Plain => plain,
         Role::Leaf => leaf(plain)?,
+        Role::Inference => inferred(&plain)?,
         Role::Computed | Role::View => {
             let leaf = made.leaf(plain)?;
             if role == Role::View { leaf.alias()? } else { leaf.mul(1.5)? }

@@ -58,6 +58,9 @@ impl Style {
     }
 
     fn role(&self, random: &mut Random, dtype: DType) -> Role {
+        if random.percent(3) {
+            return Role::Inference;
+        }
         if !self.gradients || !dtype.is_float() {
             return Role::Plain;
         }

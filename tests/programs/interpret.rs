@@ -1,7 +1,7 @@
 //! Runs a program on tensors.
 
 use super::calls::{
-    Held, call, counting, first, gradient, gradients, inference, item, lower, not_lower, quiet, recording,
+    Held, call, counting, default, first, gradient, gradients, inference, item, lower, not_lower, quiet, recording,
 };
 use super::methods::Method;
 use super::program::{Arg, Block, Guard, Reading, Statement, Var, Wrapper};
@@ -180,6 +180,7 @@ pub(crate) fn open(kind: Guard) -> Result<Held> {
         Guard::Inference => inference(),
         Guard::Autocast(dtype) => lower(dtype),
         Guard::NoAutocast => not_lower(),
+        Guard::Default(dtype) => default(dtype),
         Guard::Mode => counting(),
     }
 }

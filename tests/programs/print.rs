@@ -75,8 +75,9 @@ fn one(given: &Given, tensors: &Tensors) -> String {
     };
     let plain = format!("over(&made.memories[{index}], &{sizes:?}, &{strides:?}, {offset})?");
     match role {
-        _ if !tensors.memories[index].dtype.is_float() => plain,
         Role::Plain => plain,
+        Role::Inference => format!("inferred(&{plain})?"),
+        _ if !tensors.memories[index].dtype.is_float() => plain,
         Role::Leaf => format!("leaf({plain})?"),
         Role::Computed => format!("{{ let plain = {plain}; made.leaf(plain)?.mul(1.5)? }}"),
         Role::View => format!("{{ let plain = {plain}; made.leaf(plain)?.alias()? }}"),
@@ -162,6 +163,7 @@ fn statement(out: &mut String, statement: &Statement, depth: usize) {
                 Guard::Inference => "inference()".into(),
                 Guard::Autocast(dtype) => format!("lower(DType::{dtype:?})"),
                 Guard::NoAutocast => "not_lower()".into(),
+                Guard::Default(dtype) => format!("default(DType::{dtype:?})"),
                 Guard::Mode => "counting()".to_string(),
             }
         ),

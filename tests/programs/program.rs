@@ -38,6 +38,8 @@ pub(crate) enum Guard {
     Inference,
     Autocast(DType),
     NoAutocast,
+    /// Another default dtype.
+    Default(DType),
     Mode,
 }
 
@@ -195,6 +197,8 @@ pub(crate) enum Role {
     Computed,
     /// A view of a leaf.
     View,
+    /// Made in inference mode.
+    Inference,
 }
 
 /// A tensor that the function is given or captures.

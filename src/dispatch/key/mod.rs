@@ -4,6 +4,7 @@
 //! here because it is thread-local state that calls consult like the key sets.
 
 pub(crate) mod alias;
+pub(crate) mod default_dtype;
 pub(crate) mod dispatch_key;
 pub(crate) mod grad_mode;
 pub(crate) mod local;

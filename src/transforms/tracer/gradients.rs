@@ -161,7 +161,8 @@ impl Recording {
                     }
                 }
             };
-            changes.push(GradientChange { of, to });
+            let is_inference = value.as_ref().is_some_and(Tensor::is_inference);
+            changes.push(GradientChange { of, to, is_inference });
         }
         Ok(changes)
     }

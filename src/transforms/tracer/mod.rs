@@ -14,6 +14,7 @@ use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::grad_mode::inference_mode;
 pub use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::key::local::{exclude, include};
 use crate::dispatch::key::set::KeySet;
@@ -147,6 +148,7 @@ pub fn trace_with<R>(
     let mut recording = Recording::new(reads, None);
     recording.before = before;
     let abstracted = |input: &Tensor| {
+        let _as_given = input.is_inference().then(inference_mode);
         let handle = Tensor::abstracted(&input.ty(), input.device(), input.as_number())?;
         handle.require_grad_like(input);
         Ok(handle)

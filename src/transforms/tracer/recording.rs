@@ -2,6 +2,7 @@
 
 use crate::autograd::{Meta, reserve_calls};
 use crate::device::{Storage, WeakShared, n_settings};
+use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::{elementwise_strides, same_strides};
 use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Strides, TensorType};
@@ -13,7 +14,7 @@ use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::effects::Effects;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
 use crate::transforms::tracer::repeats::repeats;
-use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, Trace, owners};
+use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, NewGradient, Trace, owners};
 use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
@@ -186,7 +187,9 @@ impl Recording {
         self.compare_captured(outputs)?;
         self.graph.set_outputs(nodes);
         let n_writes = self.written.iter().map(|&input| self.n_versions_of(&self.inputs[input])).collect();
+        let inference = self.inference_outputs(outputs, &gradients);
         Ok(Trace {
+            inference,
             graph: std::mem::take(&mut self.graph),
             lifted: std::mem::take(&mut self.lifted),
             written: std::mem::take(&mut self.written),
@@ -198,6 +201,19 @@ impl Recording {
             has_repeats,
             strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
         })
+    }
+
+    /// The outputs, gradients that are left among them, that the function made in an inference mode of its own.
+    fn inference_outputs(&self, outputs: &[Tensor], gradients: &[GradientChange]) -> Vec<usize> {
+        if is_inference_mode() {
+            return Vec::new();
+        }
+        let made = outputs.iter().enumerate().filter(|(_, output)| output.is_inference()).map(|(at, _)| at);
+        let left = gradients.iter().filter_map(|change| match change.to {
+            NewGradient::Output(output) if output >= outputs.len() && change.is_inference => Some(output),
+            NewGradient::Output(_) | NewGradient::Input(_) | NewGradient::Nothing => None,
+        });
+        made.chain(left).collect()
     }
 
     /// Adds the conditions that no input is a captured tensor, where it would matter: where the captured tensor is

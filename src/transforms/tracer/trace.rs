@@ -90,6 +90,8 @@ pub struct GradientChange {
     pub of: Outside,
     /// Its new gradient.
     pub to: NewGradient,
+    /// Whether it is an inference tensor.
+    pub is_inference: bool,
 }
 
 /// The new gradient of a tensor.
@@ -124,6 +126,8 @@ pub struct Trace {
     pub owners: Vec<Owner>,
     /// The strides of each output.
     pub strides: Vec<Strides>,
+    /// The outputs that are inference tensors, unless the whole call runs in inference mode, where all new ones are.
+    pub inference: Vec<usize>,
     /// Whether some input is the same tensor as another one.
     pub has_repeats: bool,
 }

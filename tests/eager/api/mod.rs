@@ -1,5 +1,6 @@
 //! The methods, operators and factories of tensors, against values computed by hand.
 
+mod default_dtype;
 mod elements;
 mod in_place;
 mod index_writes;
