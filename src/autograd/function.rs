@@ -67,6 +67,7 @@ pub trait Function: Send + Sync + 'static {
 pub struct Context {
     inputs: Vec<Tensor>,
     keeps: Vec<Keep>,
+    needs: SmallVec<[bool; 4]>,
 }
 
 enum Keep {
@@ -79,6 +80,12 @@ impl Context {
     pub fn save(&mut self, tensor: &Tensor) {
         // Inputs were given as handles without history. They stand for the caller's tensors, which have it.
         self.keeps.push(Keep::Value(tensor.clone()));
+    }
+
+    /// Whether a gradient flows to the input with this index, so that `backward` is asked for it. What only serves the
+    /// gradients of other inputs need not be saved.
+    pub fn needs_input_grad(&self, index: usize) -> bool {
+        self.needs.get(index).copied().unwrap_or(false)
     }
 
     /// Keeps the result with this index.
@@ -99,7 +106,8 @@ struct FunctionBackward {
 /// If the function fails, or if it saves a result that does not exist.
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let function: Arc<dyn Function> = Arc::new(function);
-    let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new() };
+    let needs = inputs.iter().map(|input| is_grad_enabled() && input.requires_grad()).collect();
+    let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new(), needs };
     let given = context.inputs.clone();
     let results = {
         let _quiet = no_grad();
@@ -143,7 +151,7 @@ impl Backward for FunctionBackward {
         let saved: Vec<Tensor> = {
             let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
             let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            saved.iter().map(|saved| saved.unpack(call.node)).collect::<Result<_>>()?
+            saved.iter().map(|saved| saved.unpack_with_history(call.node)).collect::<Result<_>>()?
         };
         let gradients = crate::autograd::engine::with_zeros(call.node, gradients)?;
         let results = self.function.backward(&saved, &gradients)?;

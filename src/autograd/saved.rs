@@ -86,11 +86,18 @@ impl Saved {
 
     /// The saved value. If the backward pass is recorded, it has its history.
     pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
+        if is_grad_enabled() {
+            return self.unpack_with_history(node);
+        }
+        self.check(node)?;
+        Ok(self.value.snapshot())
+    }
+
+    /// The saved value with its history, whether the backward pass is recorded or not: what a user's own derivative
+    /// gets.
+    pub(super) fn unpack_with_history(&self, node: &Arc<Node>) -> Result<Tensor> {
         self.check(node)?;
         let value = self.value.snapshot();
-        if !is_grad_enabled() {
-            return Ok(value);
-        }
         let edge = match self.own_result {
             Some(output) => Some(Edge::new(node.clone(), output)),
             None => self.edge.clone(),

@@ -24,6 +24,7 @@ mod out_of_memory;
 mod panics;
 mod refusals;
 mod registration;
+mod scale;
 mod small_calls;
 mod tier_up;
 #[path = "../common/values.rs"]

@@ -97,3 +97,35 @@ fn a_custom_function_makes_a_compiled_one_eager() -> Result<()> {
     assert!(reason.contains("CubeBackward has a user-defined derivative"), "{reason}");
     Ok(())
 }
+
+/// Multiplies, and keeps only what the wanted gradients read.
+struct Product(Arc<Mutex<Vec<(bool, bool)>>>);
+
+impl Function for Product {
+    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let needs = (context.needs_input_grad(0), context.needs_input_grad(1));
+        assert!(!context.needs_input_grad(2));
+        self.0.lock().expect("nobody panics").push(needs);
+        inputs.iter().for_each(|input| context.save(input));
+        Ok(vec![(&inputs[0] * &inputs[1])?])
+    }
+
+    fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        self.0.lock().expect("nobody panics").push((saved[0].requires_grad(), saved[1].requires_grad()));
+        Ok(vec![Some((&saved[1] * &gradients[0])?), None])
+    }
+}
+
+#[test]
+fn a_custom_function_knows_which_gradients_are_wanted_and_what_its_inputs_require() -> Result<()> {
+    let (x, y, seen) = (leaf(&[2.0], &[1]), Tensor::from_slice(&[3.0], &[1])?, Arc::new(Mutex::new(Vec::new())));
+    apply(Product(seen.clone()), &[&x, &y])?[0].backward()?;
+    assert_eq!(gradient(&x), [3.0]);
+    // Once in the forward pass, and once in the backward pass.
+    assert_eq!(*seen.lock().expect("nobody panics"), [(true, false), (true, false)]);
+    let quiet = opfuse::autograd::no_grad();
+    apply(Product(seen.clone()), &[&x, &y])?;
+    drop(quiet);
+    assert_eq!(seen.lock().expect("nobody panics").last(), Some(&(false, false)));
+    Ok(())
+}
