@@ -157,6 +157,10 @@ struct Seen {
 fn check(seed: u64, seen: &Mutex<Seen>) {
     let case = generate::generate(seed);
     assert!(shrink::is_valid(&case), "seed {seed} uses what is not there");
+    if effort::is_single() {
+        // It may end the process.
+        println!("{}", print::program(&format!("seed_{seed}"), &case));
+    }
     let found = failure(&case);
     let small = found.as_ref().map_or_else(|| case.clone(), |found| shrink::shrink(&case, found));
     let found = found.map(|first| failure(&small).unwrap_or(first));

@@ -19,8 +19,9 @@ use smallvec::{SmallVec, smallvec};
 pub(super) struct Packed {
     code: Code,
     shape: LaunchShape,
-    /// Per operand: bytes of an element, whether it is an iota, and whether it is read per element.
-    operands: Vec<(usize, bool, bool)>,
+    /// Per operand: bytes of an element, whether it is an iota, and how it is read. Code that was simplified may not
+    /// read an operand, which then may have no elements.
+    operands: Vec<(usize, bool, Option<Level>)>,
     /// Per output: bytes of an element, and whether it is computed once per row.
     outputs: Vec<(usize, bool)>,
 }
@@ -29,11 +30,12 @@ impl Packed {
     /// Compiles `kernel` for packed rows.
     pub(super) fn compile(compile: Compile, kernel: &Kernel) -> Result<Packed, Reason> {
         let mut kernel = kernel.clone();
-        let full = |slot: usize| {
-            kernel.insts.iter().any(|inst| inst.kind == Kind::Load(slot as u16) && inst.level == Level::Full)
+        let level = |slot: usize| {
+            let loads = kernel.insts.iter().filter(|inst| inst.kind == Kind::Load(slot as u16));
+            loads.map(|inst| inst.level).max()
         };
-        let operands: Vec<(usize, bool, bool)> = (kernel.operands.iter().enumerate())
-            .map(|(slot, operand)| (operand.dtype.size(), operand.source == Source::Iota, full(slot)))
+        let operands: Vec<(usize, bool, Option<Level>)> = (kernel.operands.iter().enumerate())
+            .map(|(slot, operand)| (operand.dtype.size(), operand.source == Source::Iota, level(slot)))
             .collect();
         let outputs: Vec<(usize, bool)> = (kernel.outputs.iter())
             .map(|output| (output.dtype.size(), kernel.inst(output.value).level == Level::Row))
@@ -70,8 +72,9 @@ impl Packed {
         let output_lines: SmallVec<[*mut u8; 4]> =
             (0..self.outputs.len()).map(|slot| line(self.operands.len() + slot)).collect();
         for row in part.outer.clone() {
-            for (slot, (&(bytes, iota, full), access)) in self.operands.iter().zip(&geometry.operands).enumerate() {
-                let sizes = if full { &geometry.inner[..] } else { &[] };
+            for (slot, (&(bytes, iota, level), access)) in self.operands.iter().zip(&geometry.operands).enumerate() {
+                let Some(level) = level else { continue };
+                let sizes = if level == Level::Full { &geometry.inner[..] } else { &[] };
                 let start = row_offset(geometry, access, row);
                 let to = line(slot);
                 each(sizes, access, |index, offset| {

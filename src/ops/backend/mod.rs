@@ -6,6 +6,7 @@ pub(crate) mod meta;
 
 use crate::device::{Device, Shared};
 use crate::dispatch::builtins::operator;
+use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::Result;
 use crate::ir::Op;
 use crate::runtime::Array;
@@ -21,7 +22,8 @@ pub(crate) fn view_of(operand: &Tensor, view: Array) -> Result<Tensor> {
         Device::META => Array::new(Device::META, &view.ty())?,
         device => Array { storage: Shared::new(view.storage.copy_to(device)?), ..view },
     };
-    Ok(operand.view_with(own))
+    let copy = operand.view_with(own);
+    Ok(if is_inference_mode() { copy.as_inference() } else { copy })
 }
 
 /// The argument that a tensor of a call is, for messages: its name in the schema, or its position if tensors may be

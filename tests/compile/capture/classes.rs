@@ -2,8 +2,10 @@
 
 use super::check::ramp;
 use super::twins::{Twins, check_all, leaf_and_buffer};
+use crate::bits::bits;
 use opfuse::autograd::{GradOptions, grad, no_grad};
-use opfuse::{DType, Result, Tensor, compile};
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::{CompileOptions, DType, Result, Tensor, compile, compile_with};
 
 /// Bytes of all kinds, and floats.
 fn bytes(call: usize) -> Result<Vec<Tensor>> {
@@ -340,4 +342,26 @@ fn values_of_written_tensors_have_eagers_strides_in_dims_of_size_1() {
         Ok(vec![w[0].sign()?, w[0].sum([1], true)?, w[0].transpose(0, 1)?.exp()?])
     })
     .captured(strange)]);
+}
+
+#[test]
+fn folds_over_several_dims_without_elements_read_none() -> Result<()> {
+    // What compares an operand with itself does not read it, so a kernel may have an operand without memory.
+    let bodies: [fn(&Tensor) -> Result<Tensor>; 4] = [
+        |x| x.lt(x)?.sum_all(),
+        |x| x.ne(x)?.to_dtype(DType::F32)?.sum([0, 1], true),
+        |x| x.full_like(1.0)?.add(&x.lt(x)?)?.sum_all(),
+        |x| x.exp()?.sum_all(),
+    ];
+    for tier in ["vm", "cranelift", "x64"] {
+        let options = CompileOptions { tier: Tier::from_name(tier), ..CompileOptions::default() };
+        for (number, body) in bodies.into_iter().enumerate() {
+            for sizes in [[3, 0], [0, 3], [0, 0]] {
+                let x = Tensor::zeros(&sizes, DType::F32)?.mul(2.0)?;
+                let found = compile_with(body, options.clone()).call(&x)?;
+                assert_eq!(bits(&found)?, bits(&body(&x)?)?, "{tier}, body {number}, {sizes:?}");
+            }
+        }
+    }
+    Ok(())
 }
