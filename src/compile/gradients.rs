@@ -143,14 +143,16 @@ impl Gradients {
         outputs: &[Tensor],
         written: &[usize],
     ) -> Result<History<'_>> {
-        // The function saved what it had computed of an input before it wrote to it.
-        let before = |index: usize| match written.contains(&index) {
-            true => value_of(inputs[index]),
-            false => Ok(inputs[index].clone()),
+        // The function saved what it had computed of an input before it wrote to it. Writes to inference tensors are not
+        // counted, so it cannot have saved one of them.
+        let value = |tensor: &Tensor, is_written: bool| match is_written || tensor.is_inference() {
+            true => value_of(tensor),
+            false => Ok(tensor.clone()),
         };
+        let before = |index: usize| value(inputs[index], written.contains(&index));
         let kept = self.kept.iter().map(|kept| match *kept {
             Kept::Input(index) => before(index),
-            Kept::Output(index) => Ok(outputs[index].clone()),
+            Kept::Output(index) => value(&outputs[index], false),
         });
         let kept = kept.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
         let read = self.reads().iter().map(|&index| before(index)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;

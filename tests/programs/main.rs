@@ -28,7 +28,6 @@ mod program;
 #[path = "../same_bits/random.rs"]
 mod random;
 mod shrink;
-mod traits;
 #[path = "../same_bits/values.rs"]
 mod values;
 

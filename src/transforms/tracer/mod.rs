@@ -25,6 +25,7 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{Attrs, DType, NodeId, Op, TensorType};
 use crate::ops::element::number_of;
+use crate::ops::mutation::check_target;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::function::TensorRefs;
@@ -319,6 +320,10 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     else {
         return operator.redispatch_boxed(below, stack);
     };
+    if target.is_inference() && !target.is_handle_of(&source) {
+        // An eager call looks at this before it looks at sizes.
+        check_target("copy_", &target)?;
+    }
     if is_deferred()
         && let Some(why) = deferred::prepare(operator, &[target.clone(), source.clone()], Some(&target))?
     {

@@ -3,7 +3,7 @@
 use super::check::ramp;
 use super::twins::{Twins, check_all, leaf_and_buffer};
 use crate::bits::bits;
-use opfuse::autograd::{GradOptions, grad, no_grad};
+use opfuse::autograd::{GradOptions, grad, inference_mode, no_grad};
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::{CompileOptions, DType, Result, Tensor, compile, compile_with};
 
@@ -361,6 +361,41 @@ fn folds_over_several_dims_without_elements_read_none() -> Result<()> {
                 let found = compile_with(body, options.clone()).call(&x)?;
                 assert_eq!(bits(&found)?, bits(&body(&x)?)?, "{tier}, body {number}, {sizes:?}");
             }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn inference_tensors_are_told_apart_and_kept_by_value() -> Result<()> {
+    let inferred = |call: usize| -> Result<Tensor> {
+        let _mode = inference_mode();
+        ramp(&[4], call)
+    };
+    // A value of an inference tensor that the function makes a leaf, and a result of an inference mode inside.
+    let keeps = |x: &Tensor| {
+        let y = x.sin()?;
+        y.set_requires_grad(true)?;
+        let inner = {
+            let _mode = inference_mode();
+            x.sin()?
+        };
+        Ok((y.mul(&y)?.mul(&y)?, inner))
+    };
+    let writes = |x: &Tensor| {
+        x.add_(1.0)?;
+        x.exp()
+    };
+    let (kept, written) = (compile(keeps), compile(writes));
+    for call in 0..4 {
+        for input in [inferred(call)?, ramp(&[4], call)?] {
+            let (expected, found) = (keeps(&input)?, kept.call(&input)?);
+            assert_eq!((bits(&found.0)?, bits(&found.1)?), (bits(&expected.0)?, bits(&expected.1)?));
+            assert_eq!((found.0.is_inference(), found.1.is_inference()), (false, true));
+            found.0.sum_all()?.backward()?;
+            let same = if input.is_inference() { inferred(call)? } else { input.copy()? };
+            let outcome = |result: Result<Tensor>| result.and_then(|y| bits(&y)).map_err(|error| error.to_string());
+            assert_eq!(outcome(written.call(&input)), outcome(writes(&same)));
         }
     }
     Ok(())
