@@ -11,6 +11,7 @@ use crate::ir::DType;
 use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -199,15 +200,60 @@ impl Node {
     }
 }
 
+/// What takes the place of the formula of a node that is being dropped.
+struct Gone;
+
+impl Backward for Gone {
+    fn name(&self) -> String {
+        "a dropped call".into()
+    }
+
+    fn apply(&self, _: Vec<Option<Tensor>>, _: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        Err(Error::Internal { message: "a dropped call was asked for gradients".into() })
+    }
+}
+
+/// What a node keeps alive: its formula with the values that it saved, whose edges lead to other nodes, and its own
+/// edges.
+type Held = (Box<dyn Backward>, SmallVec<[Option<Edge>; 2]>);
+
+/// Drops of nodes on this thread that wait for the end of another drop.
+struct Waiting {
+    is_dropping: Cell<bool>,
+    held: RefCell<Vec<Held>>,
+}
+
+thread_local! {
+    static WAITING: Waiting = const { Waiting { is_dropping: Cell::new(false), held: RefCell::new(Vec::new()) } };
+}
+
+/// Says that no drop is in progress any more, also if one has panicked.
+struct Dropping<'a>(&'a Waiting);
+
+impl Drop for Dropping<'_> {
+    fn drop(&mut self) {
+        self.0.is_dropping.set(false);
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
-        // Dropped in a loop, not by recursion: the nodes whose last reference was this edge.
-        let alone = |edge: Edge| Arc::into_inner(edge.node);
-        let mut waiting: Vec<Node> = Vec::new();
-        waiting.extend(self.next.drain(..).flatten().filter_map(alone));
-        while let Some(mut node) = waiting.pop() {
-            waiting.extend(node.next.drain(..).flatten().filter_map(alone));
-        }
+        // Dropped in a loop, not by recursion, which a long chain of calls would make too deep.
+        let held: Held = (std::mem::replace(&mut self.function, Box::new(Gone)), std::mem::take(&mut self.next));
+        let mut held = Some(held);
+        let done = WAITING.try_with(|waiting| {
+            if waiting.is_dropping.replace(true) {
+                waiting.held.borrow_mut().extend(held.take());
+                return;
+            }
+            let _dropping = Dropping(waiting);
+            while let Some(next) = held.take() {
+                drop(next);
+                held = waiting.held.borrow_mut().pop();
+            }
+        });
+        // A thread that ends may have lost its list. Then what is held is dropped here.
+        drop((done, held));
     }
 }
 

@@ -200,6 +200,19 @@ fn a_long_tape_is_dropped_without_deep_recursion() -> opfuse::Result<()> {
 }
 
 #[test]
+fn a_long_tape_with_saved_values_is_dropped_without_deep_recursion() -> opfuse::Result<()> {
+    let x = leaf(&[1.0], &[1]);
+    let mut y = x.clone();
+    for step in 0..50_000 {
+        // Operands are saved with their histories, and results.
+        y = if step % 2 == 0 { y.sin()? } else { y.exp()?.mul(&y)? };
+    }
+    // No backward pass has freed anything.
+    drop(y);
+    Ok(())
+}
+
+#[test]
 fn as_strided_counts_offsets_from_the_storage() -> opfuse::Result<()> {
     let window = |x: &Tensor| x.as_strided([2, 2], [1, 1], 3);
     let compiled = compile(window);
