@@ -143,8 +143,8 @@ impl Gradients {
         outputs: &[Tensor],
         written: &[usize],
     ) -> Result<History<'_>> {
-        // The function saved what it had computed of an input before it wrote to it. Writes to inference tensors are not
-        // counted, so it cannot have saved one of them.
+        // The function saved what it had computed of an input before it wrote to it. Writes to inference tensors are
+        // not counted, so it cannot have saved one of them.
         let value = |tensor: &Tensor, is_written: bool| match is_written || tensor.is_inference() {
             true => value_of(tensor),
             false => Ok(tensor.clone()),

@@ -1,9 +1,9 @@
 //! Guards: what a program requires of its inputs and of the thread.
 //!
 //! Sizes and strides are concrete in graphs, so a program serves exactly the types it was traced with. Autocast, grad
-//! mode, inference mode and default dtype change what a trace records, and numerics change its kernels, so they are part
-//! of the guard. Inputs of another size are traced abstractly and planned in microseconds, and their kernels are found
-//! in the cache.
+//! mode, inference mode and default dtype change what a trace records, and numerics change its kernels. So they are
+//! part of the guard. Inputs of another size are traced abstractly and planned in microseconds, and their kernels are
+//! found in the cache.
 
 use crate::device::Device;
 use crate::dispatch::key::default_dtype::default_dtype;

@@ -29,8 +29,8 @@ pub struct DefaultDTypeGuard {
 }
 
 /// Sets the default dtype of this thread until the guard is dropped, as PyTorch's `torch.set_default_dtype` does for a
-/// process. Factories that are given no dtype use it. Integers and bools are converted to it where a call needs floating
-/// point, or where the only floating operand is a plain number.
+/// process. Factories that are given no dtype use it. Integers and bools are converted to it where a call needs
+/// floating point, or where the only floating operand is a plain number.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
