@@ -13,7 +13,6 @@ use crate::ir::{Attr, Op};
 use crate::tensor::handle::Tensor;
 use crate::tensor::handle::ViewOf;
 use crate::tensor::view_chain::{ViewChain, ViewStep};
-use std::sync::atomic::Ordering;
 
 /// The kernel of every view op of the table. The operand of `_unsafe_view` has no other owner, and a plain number has
 /// no memory to share, so their results are not marked.
@@ -39,6 +38,7 @@ pub(crate) fn marked(op: Op, operand: &Tensor, attrs: &[Attr], result: Tensor) -
 pub(crate) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     let below = keys - KeySet::of(DispatchKey::ADInplaceOrView);
     let result: Tensor = copy_operator()?.redispatch(below, (target, source, async_))?;
-    target.version_counter().fetch_add(1, Ordering::AcqRel);
+    // Inference tensors count no writes, whichever way they are written.
+    target.note_write();
     Ok(result)
 }

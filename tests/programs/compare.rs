@@ -176,6 +176,11 @@ fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(
     let mut gravest: Option<(usize, Difference)> = None;
     let fails = eager.first().is_some_and(|fact| fact.value.starts_with("error"));
     for (eager, found) in eager.iter().zip(found) {
+        let is_full = |fact: &Fact| fact.kind == "outcome" && fact.value.starts_with("error OutOfMemory");
+        if is_full(eager) && is_full(found) {
+            // A compiled call without memory has done nothing, an eager one what came before.
+            break;
+        }
         if eager.place == found.place && eager.kind == found.kind && eager.value == found.value {
             continue;
         }

@@ -189,3 +189,16 @@ fn a_view_of_a_view_has_the_root_as_base() -> Result<()> {
     assert!(x.base().is_none());
     Ok(())
 }
+
+#[test]
+fn writes_to_inference_tensors_are_not_counted_whichever_way_they_are_made() -> Result<()> {
+    let _mode = inference_mode();
+    let x = Tensor::from_slice(&[1.0, 2.0], &[2])?;
+    x.add_(1.0)?;
+    x.copy_(&x.mul(2.0)?)?;
+    x.i(0..1)?.fill_(3.0)?;
+    x.pow_(&x)?;
+    x.set(0, 1.0)?;
+    assert_eq!((x.is_inference(), x.version()), (true, 0));
+    Ok(())
+}
