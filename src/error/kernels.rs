@@ -121,6 +121,10 @@ TierLimit {
     NoSelection
         "no_selection" => "no kernel selects the first elements of a sort: the cpu does";
         "sort all elements with `argsort`, which has a kernel, and take the first";
+    /// A product of windows that lie in memory has no kernel.
+    NoWindows
+        "no_windows" => "no kernel multiplies windows where they lie: the cpu does";
+        "copy the windows with `contiguous`, and multiply them with `bmm`";
     /// A scan or a write by index runs along few long lines, each of which is sequential.
     FewLongLines {
         /// How many lines there are.

@@ -13,7 +13,7 @@ use super::region::{Region, Value, Walk};
 use super::unit::{Blocks, Unit, UnitKind};
 use super::work::{NodeWork, Work};
 use crate::error::Reason;
-use crate::ir::{DType, Graph, Meaning, NodeId};
+use crate::ir::{DType, Graph, Meaning, NodeId, Routine};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ impl<'g> CostModel<'g> {
     pub fn alone(&self, node: NodeId) -> Nanos {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return 0.0 };
-        if matches!(op.row().meaning, Meaning::Product) {
+        if matches!(op.row().meaning, Meaning::Product | Meaning::Routine(Routine::WindowProduct)) {
             return self.product(node);
         }
         let mut work = Work::default();

@@ -1,8 +1,7 @@
 //! Convolution, its transpose, and the gradient of its weight.
 //!
-//! - A convolution is one matrix product per sample and group: the windows of the padded input, copied to columns
-//!   (`im2col`), times the weight. The windows are a view, so the copy is one launch. A kernel of one element needs no
-//!   copy.
+//! - A convolution is one matrix product per sample and group: the weight times the windows of the padded input, which
+//!   are columns. The windows are a view, and the CPU reads them where they lie (`window_product`).
 //! - A transposed convolution of stride 1 is a convolution with the reversed weight.
 //! - One of another stride is the product of weight and input. Its columns are then added up where windows overlap
 //!   (`col2im`), so no zeros are multiplied.
@@ -26,6 +25,7 @@ use super::row::Call;
 use super::scalar::Scalar;
 use super::shape::{Sizes, checked_numel};
 use super::types::TensorType;
+use super::window_product;
 use super::windows::{Windows, laid_out, padded, part, unfolded};
 use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
@@ -200,21 +200,26 @@ fn direct<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<
         let count = convolution.size(d, sizes[2 + d], kernel[2 + d]).expect("inference found that a window fits");
         geometry.windows(d, count, kernel[2 + d])
     });
-    let windows = unfolded(padded(x, &geometry.around(), Scalar::Int(0)), &windows.collect::<AllWindows>());
     let groups = geometry.groups;
+    let windows = unfolded(padded(x, &geometry.around(), Scalar::Int(0)), &windows.collect::<AllWindows>());
     let per_group = kernel[1..].iter().product();
     product(windows, laid_out(weight, &[groups, kernel[0] / groups, per_group]), kernel.len() - 2)
 }
 
+/// Whether each group has one channel on either side, and there are several.
+fn is_depthwise(channels: usize, out: usize, groups: usize) -> bool {
+    groups > 1 && channels == groups && out == groups
+}
+
 /// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight, which gives
-/// `(N, groups * M, places…)`. Copies keep the dtype; operands are widened for the product.
+/// `(N, groups * M, places…)`. Operands are widened for the product.
 fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let (sizes, factors) = (windows.sizes(), weight.sizes());
     let (samples, channels) = (sizes[0], sizes[1]);
     let (places, elements) = (&sizes[2..2 + n], &sizes[2 + n..]);
     let (groups, rows) = (factors[0], factors[1]);
     let out: Sizes = [&[samples, groups * rows], places].concat().into();
-    if channels == groups && rows == 1 && groups > 1 && elements.iter().product::<usize>() > 1 {
+    if is_depthwise(channels, groups * rows, groups) && elements.iter().product::<usize>() > 1 {
         // Depthwise: each column would be used once, so nothing is copied. A product followed by a sum rounds twice
         // where fma rounds once, so f32 is computed in f64.
         let dtype = windows.dtype().widened();
@@ -223,13 +228,11 @@ fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
         let inner: SmallVec<[usize; 6]> = (2 + n..2 + 2 * n).collect();
         return (windows.to(wide) * laid_out(weight, &shape).to(wide)).sum(&inner, false).to(dtype);
     }
-    let (n_places, n_elements) = (places.iter().product(), elements.iter().product::<usize>());
     let order: SmallVec<[usize; 6]> = [0, 1].into_iter().chain(2 + n..2 + 2 * n).chain(2..2 + n).collect();
-    let columns = [samples * groups, channels / groups * n_elements, n_places];
-    let columns = laid_out(windows.permute(&order), &columns);
+    let split = [&[samples, groups, channels / groups], elements, places].concat();
+    let columns = laid_out(windows.permute(&order), &split);
     let weight = weight.unsqueeze(0).expand(&[samples, groups, rows, factors[2]]);
-    let weight = laid_out(weight, &[samples * groups, rows, factors[2]]);
-    laid_out(weight.wide().matmul(columns.wide()), &out)
+    laid_out(window_product::times(weight, columns, 1 + n), &out)
 }
 
 fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<'g> {
@@ -428,13 +431,14 @@ pub mod weight {
             let windows = unfolded(padded(large, &geometry.around(), Scalar::Int(0)), &windows);
             let (groups, samples) = (geometry.groups, sizes[0]);
             let n_places = samples * own[2..].iter().product::<usize>();
+            // Groups, samples, places, channels, elements.
+            let split = [&[samples, groups, sizes[1] / groups], &own[2..], &kernel[..]].concat();
             let order: SmallVec<[usize; 6]> =
-                std::iter::once(1).chain(2 + n..2 + 2 * n).chain([0]).chain(2..2 + n).collect();
-            let inner = sizes[1] / groups * kernel.iter().product::<usize>();
-            let columns = laid_out(windows.permute(&order), &[groups, inner, n_places]);
+                [1, 0].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
+            let columns = laid_out(windows, &split).permute(&order).unsqueeze(0);
             let order: SmallVec<[usize; 6]> = [1, 0].into_iter().chain(2..2 + n).collect();
-            let rows = laid_out(small.permute(&order), &[groups, own[1] / groups, n_places]);
-            let product = rows.wide().matmul(columns.transposed().wide());
+            let rows = laid_out(small.permute(&order), &[1, groups, own[1] / groups, n_places]);
+            let product = window_product::times(rows, columns, 1 + n);
             let sizes = [&[own[1], sizes[1] / groups], &kernel[..]].concat();
             laid_out(product, &sizes).to(dtype).contiguous()
         })

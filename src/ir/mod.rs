@@ -38,6 +38,7 @@ pub(crate) mod text;
 mod types;
 pub(crate) mod verify;
 pub(crate) mod view;
+pub(crate) mod window_product;
 pub(crate) mod windows;
 
 pub use attr::{Attr, Attrs, MemoryFormat};

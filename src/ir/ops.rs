@@ -824,6 +824,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
+                /// Products of matrices and windows, which are read where they lie.
+                WindowProduct { inner: i64 } = Row {
+                    name: "_window_product",
+                    schema: Schema::Text("_window_product(Tensor self, Tensor windows, int inner) -> Tensor"),
+                    infer: window_product::infer,
+                    meaning: Meaning::Routine(Routine::WindowProduct),
+                    derivative: Derivative::None,
+                };
                 /// Matrix product of 2-d tensors of 16-bit floats with a result of f32.
                 MmDtype { out_dtype: Option<DType> } = Row {
                     name: "mm.dtype",

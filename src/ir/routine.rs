@@ -1,8 +1,8 @@
 //! Routines: procedures on whole arrays that are not a loop over independent elements.
 //!
-//! They are scans, sorts, writes by index, and random words. A routine is never fused: it is a step of its own. Eager
-//! calls and compiled graphs run the same code, so their bits agree. Its operands are those of the row, but a graph
-//! first converts the one that [`Routine::converted`] names. Results are dense and row-major.
+//! They are scans, sorts, writes by index, random words, and products of windows. A routine is never fused: it is a
+//! step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its operands are those of
+//! the row, but a graph first converts the one that [`Routine::converted`] names. Results are dense and row-major.
 //!
 //! This file only names the routines. `src/runtime/routine` computes them, and `infer/routines.rs` types them.
 
@@ -24,6 +24,8 @@ pub enum Routine {
     FlatIndex,
     /// Random words for the key in operand 0; see [`super::philox`].
     Bits,
+    /// Products of matrices and windows; see [`super::window_product`].
+    WindowProduct,
 }
 
 /// What a scan accumulates.
@@ -61,7 +63,8 @@ impl Routine {
             | Routine::First
             | Routine::Scatter(_)
             | Routine::FlatIndex
-            | Routine::Bits => None,
+            | Routine::Bits
+            | Routine::WindowProduct => None,
         }
     }
 }

@@ -20,6 +20,7 @@ use super::row::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::scalar::Prim;
 use super::slopes;
 use super::view;
+use super::window_product;
 use smallvec::smallvec;
 
 /// A scalar body that reads the arguments of the call by name: `body!(Rule, |x, Variant { name }| expression)`.

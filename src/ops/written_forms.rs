@@ -48,7 +48,8 @@ fn keeps_sizes(op: Op) -> bool {
             | Routine::Argsort
             | Routine::First
             | Routine::FlatIndex
-            | Routine::Bits,
+            | Routine::Bits
+            | Routine::WindowProduct,
         )
         | Meaning::Decompose(_)
         | Meaning::Fold(_)

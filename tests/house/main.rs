@@ -129,6 +129,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/product/piece.rs",
     "runtime/product/tile.rs",
     "runtime/product/vector.rs",
+    "runtime/product/windows.rs",
     "runtime/routine/elements.rs",
     "runtime/single.rs",
 ];

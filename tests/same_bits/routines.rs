@@ -71,7 +71,19 @@ impl Builder {
                 self.call(op, &indices, smallvec![Attr::ints(&sizes), wrap])
             }
             Routine::Bits => self.propose_random(op),
+            Routine::WindowProduct => self.propose_window_product(op),
         }
+    }
+
+    /// Matrices times any view of some values.
+    fn propose_window_product(&mut self, op: Op) -> Option<NodeId> {
+        let windows = self.find_float(|ty| ty.rank() >= 2)?;
+        let ty = self.graph[windows].ty.clone();
+        let inner = self.random.below(ty.rank() - 1);
+        let depth: usize = ty.sizes[2..2 + inner].iter().product();
+        let rows = self.random.below(20);
+        let left = self.strided_input(ty.dtype, &[ty.sizes[0], ty.sizes[1], rows, depth], Fill::Normal);
+        self.call(op, &[left, windows], smallvec![Attr::int(inner as i64)])
     }
 
     /// The gradient of a lookup in a table.

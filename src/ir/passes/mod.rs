@@ -12,6 +12,7 @@ mod simplify;
 mod split;
 mod table;
 mod unroll;
+mod windows;
 
 pub use decompose::decompose;
 pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
@@ -22,3 +23,4 @@ pub use simplify::{RULES, Rewrite, simplify};
 pub use split::{Halves, Kept, extract, split};
 pub use table::{PASSES, Pass, Target, passes_for};
 pub use unroll::unroll;
+pub use windows::copy_windows;

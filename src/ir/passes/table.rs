@@ -4,7 +4,9 @@
 //! the verifier, the times in reports, and the tour. A test compares the list in ARCHITECTURE.md with it. A pass has no
 //! options. If it depends on anything but the graph, that is a column of the table.
 
-use super::{decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll};
+use super::{
+    copy_windows, decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
+};
 use crate::error::{Error, Result};
 use crate::ir::graph::Graph;
 use crate::ir::verify;
@@ -34,6 +36,7 @@ const ALL: &[Target] = &[Target::Cpu, Target::Gpu];
 /// Every pass, in the order in which they run.
 pub static PASSES: &[Pass] = &[
     Pass { name: "decompose", targets: ALL, run: decompose },
+    Pass { name: "copy_windows", targets: &[Target::Gpu], run: copy_windows },
     Pass { name: "eliminate_common", targets: ALL, run: |graph| Ok(eliminate_common(graph)) },
     Pass { name: "fold_constants", targets: ALL, run: |graph| Ok(fold_constants(graph)) },
     Pass { name: "simplify", targets: ALL, run: |graph| Ok(simplify(graph)) },

@@ -8,11 +8,13 @@
 //!
 //! A product is cut into parts of its result. A chain is never cut: there are no sums of partial sums.
 
+mod gather;
 mod narrow;
 mod pack;
 mod piece;
 mod tile;
 mod vector;
+mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +28,9 @@ use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16}
 use crate::ir::{DType, Layout, TensorType};
 use narrow::Format;
 use piece::{ProductPiece, even};
+use std::ops::Range;
 use tile::Multiply;
+pub(super) use windows::of_windows;
 
 /// Multiply-adds that pay for one more thread.
 const WORTH_A_THREAD: usize = 1 << 18;
@@ -117,7 +121,8 @@ impl Rows {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on")]
     unsafe fn multiply<T: Multiply>(&self) {
         let &Rows { m, k, n, dst, lhs, strides: left, rhs, right } = self;
-        let piece = ProductPiece { m, k, n, a: lhs.cast(), left, b: rhs.cast(), right, c: dst.cast::<T>(), c_row: n };
+        let (a, b, c) = (lhs.cast(), rhs.cast(), dst.cast::<T>());
+        let piece = ProductPiece { m, k, n, a, left, b, right, gathered: None, c, c_row: n };
         // SAFETY: passed on from the caller; the level is one of this processor.
         unsafe { piece.multiply(T::kernels(Isa::best())) };
     }
@@ -125,29 +130,20 @@ impl Rows {
 
 fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
     let ProductShape { batch, m, k, n, left, right, .. } = shape;
-    let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    // Otherwise columns are cut: parts of few rows would each pack all of the right operand.
-    let is_tall = m >= ROWS * threads && 2 * m >= n;
-    let (rows, columns) = if threads == 1 || batch >= 2 * threads {
-        (m.max(1), n.max(1))
-    } else if !is_tall && (n >= COLUMNS * threads || n > m) {
-        let parts = (n / (WIDE * threads)).clamp(1, PARTS) * threads;
-        (m.max(1), even(n, n.div_ceil(parts), TILE))
-    } else {
-        (even(m, m.div_ceil(threads), 1), n.max(1))
-    };
-    let (down, across) = (m.div_ceil(rows), n.div_ceil(columns));
+    let cut = Cut::new([batch, m, k, n]);
     let one = |index: usize| {
-        let (matrix, row, column) = (index / (down * across), index / across % down * rows, index % across * columns);
+        let (matrix, rows, columns) = cut.part(index);
+        let (row, column) = (rows.start, columns.start);
         let at = |array: &Array, offset: usize| array.ptr().cast::<T>().wrapping_add(offset);
         let piece = ProductPiece {
-            m: rows.min(m - row),
+            m: rows.len(),
             k,
-            n: columns.min(n - column),
+            n: columns.len(),
             a: at(a, matrix * left[0] + row * left[1]).cast_const(),
             left: [left[1], left[2]],
             b: at(b, matrix * right[0] + column * right[2]).cast_const(),
             right: [right[1], right[2]],
+            gathered: None,
             c: at(out, (matrix * m + row) * n + column),
             c_row: n,
         };
@@ -159,7 +155,55 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
             piece.multiply(T::kernels(Isa::best()));
         }
     };
-    pool::run(batch * down * across, threads, &one);
+    pool::run(cut.parts(), cut.threads, &one);
+}
+
+/// How the results of a batch of products are cut into parts for threads.
+struct Cut {
+    batch: usize,
+    m: usize,
+    n: usize,
+    threads: usize,
+    /// Rows and columns of a part.
+    rows: usize,
+    columns: usize,
+}
+
+impl Cut {
+    fn new([batch, m, k, n]: [usize; 4]) -> Cut {
+        let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
+        // Otherwise columns are cut: parts of few rows would each pack all of the right operand.
+        let is_tall = m >= ROWS * threads && 2 * m >= n;
+        let (rows, columns) = if threads == 1 || batch >= 2 * threads {
+            (m.max(1), n.max(1))
+        } else if !is_tall && (n >= COLUMNS * threads || n > m) {
+            let parts = (n / (WIDE * threads)).clamp(1, PARTS) * threads;
+            (m.max(1), even(n, n.div_ceil(parts), TILE))
+        } else {
+            (even(m, m.div_ceil(threads), 1), n.max(1))
+        };
+        Cut { batch, m, n, threads, rows, columns }
+    }
+
+    fn down(&self) -> usize {
+        self.m.div_ceil(self.rows)
+    }
+
+    fn across(&self) -> usize {
+        self.n.div_ceil(self.columns)
+    }
+
+    fn parts(&self) -> usize {
+        self.batch * self.down() * self.across()
+    }
+
+    /// The matrix, rows and columns of a part.
+    fn part(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
+        let (down, across) = (self.down(), self.across());
+        let (row, column) = (index / across % down * self.rows, index % across * self.columns);
+        let (rows, columns) = (row..self.m.min(row + self.rows), column..self.n.min(column + self.columns));
+        (index / (down * across), rows, columns)
+    }
 }
 
 /// Computes 16-bit floats: widened, multiplied in f32, rounded once.

@@ -67,6 +67,7 @@ pub(super) fn multiply(format: Format, a: &Array, b: &Array, out: &Array, shape:
             left: [left[1], left[2]],
             b: block.as_ptr(),
             right: if is_by_column { [1, k] } else { [here, 1] },
+            gathered: None,
             c: at(out, matrix * m * n + column),
             c_row: n,
         };

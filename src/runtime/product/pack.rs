@@ -2,8 +2,12 @@
 
 #![allow(unsafe_code, reason = "operands are raw pointers, and so is the memory of a thread that they are packed to")]
 
-use super::tile::{Kernels, Multiply, Panels};
+use super::gather::Gathered;
+use super::tile::{Kernels, Multiply, Panels, Segments};
 use std::cell::Cell;
+
+/// Steps that are gathered to a panel before the same steps are to the next. Neighbours lie in the same pages.
+const STEPS: usize = 16;
 
 /// The unit of a thread's memory for packed operands: a vector and a cache line.
 #[derive(Clone, Copy)]
@@ -66,6 +70,33 @@ pub(super) unsafe fn pack<T: Multiply>(
                     *to.add(lane) = if lane < here { *from.wrapping_add(step * row + lane * column) } else { T::ZERO };
                 }
             }
+        }
+    }
+}
+
+/// Gathers columns of windows to panels. Lanes after the last column get arbitrary elements.
+///
+/// # Safety
+/// The processor has the level of `kernels`. `b` is valid for the first steps and columns of `gathered`, as many as the
+/// panels have, except that panels have room for one step more.
+pub(super) unsafe fn gather<T: Multiply>(
+    kernels: &Kernels<T>,
+    b: *const T,
+    gathered: Gathered<'_>,
+    columns: usize,
+    panels: &Panels<T>,
+) {
+    let Gathered { table, step, column } = gathered;
+    let steps = &table.steps[step..][..panels.k - 1];
+    for (nth, steps) in steps.chunks(STEPS).enumerate() {
+        for first in (0..columns).step_by(panels.width) {
+            let here = panels.width.min(columns - first);
+            let segments = Segments { all: table.segments(column + first, here), stride: table.stride };
+            let to = panels.column(first).wrapping_add(nth * STEPS * panels.width);
+            // Columns of segments count from the first one of the table.
+            let to = to.wrapping_sub(column + first);
+            // SAFETY: passed on from the caller. A vector that starts in the panel ends before its room does.
+            unsafe { (kernels.gather)(b, steps, &segments, to, panels.width) };
         }
     }
 }

@@ -8,7 +8,8 @@
 
 #![allow(unsafe_code, reason = "tiles of operands and results are raw pointers")]
 
-use super::pack::{Scratch, pack};
+use super::gather::Gathered;
+use super::pack::{Scratch, gather, pack};
 use super::tile::{Kernels, Multiply, Panels, Tile};
 
 /// Bytes of a block along the inner dimension.
@@ -28,7 +29,7 @@ const SLIVERS: usize = 4;
 
 /// Some rows and columns of a product. Strides are in elements, of rows and of columns.
 #[derive(Clone, Copy)]
-pub(super) struct ProductPiece<T> {
+pub(super) struct ProductPiece<'a, T> {
     pub(super) m: usize,
     pub(super) k: usize,
     pub(super) n: usize,
@@ -36,6 +37,8 @@ pub(super) struct ProductPiece<T> {
     pub(super) left: [usize; 2],
     pub(super) b: *const T,
     pub(super) right: [usize; 2],
+    /// Where the elements of the right operand lie, if they are those of windows. Then `right` is not used.
+    pub(super) gathered: Option<Gathered<'a>>,
     /// The columns of the result are contiguous.
     pub(super) c: *mut T,
     /// The stride of its rows.
@@ -48,25 +51,26 @@ pub(super) fn even(length: usize, most: usize, unit: usize) -> usize {
     length.div_ceil(parts).next_multiple_of(unit).max(unit)
 }
 
-impl<T: Multiply> ProductPiece<T> {
+impl<T: Multiply> ProductPiece<'_, T> {
     /// Multiplies on this thread.
     ///
     /// # Safety
     /// The processor has the level of `kernels`. The pointers are valid for `m * k`, `k * n` and `m * n` elements at
     /// the strides. Meanwhile nothing writes the operands, and nothing else uses the result.
     pub(super) unsafe fn multiply(&self, kernels: &Kernels<T>) {
-        let &ProductPiece { m, k, n, a, left, b, right, c, c_row } = self;
+        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row } = self;
         if m * n == 0 {
             return;
         }
         let (size, lanes) = (size_of::<T>(), kernels.lanes);
-        if n == 1 && m >= lanes && c_row == 1 {
+        let is_strided = gathered.is_none();
+        if is_strided && n == 1 && m >= lanes && c_row == 1 {
             let transposed =
                 ProductPiece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
             // SAFETY: the same elements.
             return unsafe { transposed.multiply(kernels) };
         }
-        if m == 1 && (right[1] == 1 || right[0] == 1 && n >= lanes) {
+        if is_strided && m == 1 && (right[1] == 1 || right[0] == 1 && n >= lanes) {
             // SAFETY: passed on from the caller.
             return unsafe { self.row(kernels) };
         }
@@ -74,7 +78,7 @@ impl<T: Multiply> ProductPiece<T> {
         let is_close = |stride: usize| k.min(BLOCK_DEPTH / size) * stride * size <= CLOSE;
         let pack_rows = left[1] > 1 && n > width && !is_close(left[1]);
         let depth = even(k, if pack_rows { SCATTERED_DEPTH } else { BLOCK_DEPTH } / size, 1);
-        let in_place = right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
+        let in_place = is_strided && right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
         let columns = even(n, BLOCK_BYTES / (depth * size), width);
         // A part of a vector is packed, with the whole vector before it if the two are a tile.
         let unit = if n.is_multiple_of(lanes) { lanes } else { width };
@@ -85,7 +89,9 @@ impl<T: Multiply> ProductPiece<T> {
             false => columns,
         };
         let packed_rows = if pack_rows { SLIVERS * kernels.pairs.len() } else { 0 };
-        Scratch::with((packed_rows + packed_columns) * depth, |scratch: *mut T| {
+        // Gathered vectors are stored whole, so the last one of a panel may end in another step.
+        let slack = usize::from(!is_strided);
+        Scratch::with(packed_rows * depth + packed_columns * (depth + slack), |scratch: *mut T| {
             let panels = scratch.wrapping_add(packed_rows * depth);
             for first in (0..n).step_by(columns) {
                 for step in (0..k.max(1)).step_by(depth) {
@@ -94,6 +100,7 @@ impl<T: Multiply> ProductPiece<T> {
                         k: depth.min(k - step),
                         a: a.wrapping_add(step * left[1]),
                         b: b.wrapping_add(step * right[0] + first * right[1]),
+                        gathered: gathered.map(|all| Gathered { step, column: all.column + first, ..all }),
                         c: c.wrapping_add(first),
                         ..*self
                     };
@@ -101,7 +108,7 @@ impl<T: Multiply> ProductPiece<T> {
                         is_first: step == 0,
                         is_last: step + block.k == k,
                         in_place: if in_place { block.n / unit * unit } else { 0 },
-                        panels: Panels { to: panels, width: panel, k: block.k },
+                        panels: Panels { to: panels, width: panel, k: block.k + slack },
                         piece: block,
                     };
                     let rows = Panels { to: scratch, width: packed_rows, k: block.piece.k };
@@ -162,8 +169,8 @@ impl Slivers {
 }
 
 /// All rows of a piece, with as many columns and steps as fit the caches.
-struct CacheBlock<T> {
-    piece: ProductPiece<T>,
+struct CacheBlock<'a, T> {
+    piece: ProductPiece<'a, T>,
     is_first: bool,
     is_last: bool,
     /// Columns of the right operand that are read in place; the others are packed.
@@ -171,20 +178,23 @@ struct CacheBlock<T> {
     panels: Panels<T>,
 }
 
-impl<T: Multiply> CacheBlock<T> {
+impl<T: Multiply> CacheBlock<'_, T> {
     /// # Safety
     /// As for [`ProductPiece::multiply`]. The panels have memory, and so have those for packed rows of the left
     /// operand.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
-        let &ProductPiece { m, k, n, a, left, b, right, c, c_row } = piece;
+        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row } = piece;
         let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
         // Whole tiles of contiguous columns are packed by the first sliver while it computes, the others before.
         let width = 2 * lanes;
-        let on_the_way = right[1] == 1 && in_place == 0 && panels.width == width && m > most;
+        let on_the_way = gathered.is_none() && right[1] == 1 && in_place == 0 && panels.width == width && m > most;
         let packing = if on_the_way { n / width * width } else { 0 };
         let before = in_place.max(packing);
-        if before < n {
+        if let Some(gathered) = gathered {
+            // SAFETY: passed on from the caller. Panels have room for another step.
+            unsafe { gather(kernels, b, gathered, n, panels) };
+        } else if before < n {
             let panels = Panels { to: panels.column(before - in_place), ..*panels };
             // SAFETY: passed on from the caller.
             unsafe { pack(kernels, b.wrapping_add(before * right[1]), right, n - before, &panels) };

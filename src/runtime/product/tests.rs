@@ -89,7 +89,8 @@ fn wrong<T: Bits>(
     let c_row = n + random.below(3);
     let margin = T::of(7.0);
     let mut c = vec![margin; m * c_row + 64];
-    let piece = ProductPiece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, c: c.as_mut_ptr(), c_row };
+    let piece =
+        ProductPiece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, gathered: None, c: c.as_mut_ptr(), c_row };
     // SAFETY: the vectors have the extents of the strides, and the caller asks for an available level.
     #[allow(unsafe_code, reason = "pieces are raw pointers")]
     unsafe {

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code, reason = "SIMD primitives on raw memory")]
 
+use super::gather::Segment;
 use super::vector::{Element, Plain, Vector};
 use crate::codegen::vm::Isa;
 #[cfg(target_arch = "x86_64")]
@@ -56,6 +57,20 @@ pub(super) type Transpose<T> = unsafe fn(from: *const T, pitch: usize, to: *mut 
 /// As for [`Transpose`].
 pub(super) type CopyPanel<T> = unsafe fn(from: *const T, pitch: usize, columns: usize, to: &Panels<T>);
 
+/// Copies segments of columns, for each step, to rows that are `width` elements apart. The first column lies at `to`.
+///
+/// # Safety
+/// As for [`Transpose`]. Whole vectors are stored, from the first column of each segment.
+pub(super) type Gather<T> =
+    unsafe fn(from: *const T, steps: &[usize], segments: &Segments<'_>, to: *mut T, width: usize);
+
+/// Columns of windows.
+pub(super) struct Segments<'a> {
+    pub(super) all: &'a [Segment],
+    /// The distance of the columns of a segment.
+    pub(super) stride: usize,
+}
+
 /// Memory for columns of a right operand: panels of some columns, each with all steps of the inner dimension.
 pub(super) struct Panels<T> {
     pub(super) to: *mut T,
@@ -89,6 +104,7 @@ pub(super) struct Kernels<T: 'static> {
     pub(super) transpose: Transpose<T>,
     pub(super) deep: usize,
     pub(super) copy: CopyPanel<T>,
+    pub(super) gather: Gather<T>,
 }
 
 /// An element type that has kernels.
@@ -262,6 +278,28 @@ unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize,
     }
 }
 
+#[inline(always)]
+unsafe fn gather<V: Vector>(
+    from: *const V::Element,
+    steps: &[usize],
+    segments: &Segments<'_>,
+    to: *mut V::Element,
+    width: usize,
+) {
+    let stride = segments.stride;
+    for (row, &step) in steps.iter().enumerate() {
+        let (from, to) = (from.wrapping_add(step), to.wrapping_add(row * width));
+        for &Segment { column, length, offset } in segments.all {
+            let from = from.wrapping_add(offset);
+            // SAFETY: passed on from the caller, see `Gather`.
+            unsafe {
+                let lanes = if stride == 1 { V::load_first(from, length) } else { V::load_every(from, stride, length) };
+                lanes.store(to.wrapping_add(column));
+            }
+        }
+    }
+}
+
 /// An instruction set: instances of the functions above that may use its instructions.
 macro_rules! level {
     ($level:ident $($features:literal)?: $($vector:ident $name:ident)*; $($rows:literal)* to $most:literal) => {
@@ -284,6 +322,12 @@ macro_rules! level {
             unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, to: &Panels<V::Element>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::copy::<V>(from, pitch, columns, to) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gather<V: Vector>(from: *const V::Element, steps: &[usize], segments: &Segments<'_>, to: *mut V::Element, width: usize) {
+                // SAFETY: the caller's promise.
+                unsafe { super::gather::<V>(from, steps, segments, to, width) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -310,6 +354,7 @@ macro_rules! level {
                     transpose: transpose::<V>,
                     deep: V::DEPTH,
                     copy: copy::<V>,
+                    gather: gather::<V>,
                 };
             }
             $(pub(super) static $name: Kernels<<$vector as Vector>::Element> = Of::<$vector>::KERNELS;)*

@@ -7,6 +7,9 @@
 
 #![allow(unsafe_code, reason = "SIMD primitives")]
 
+/// The most elements of a vector.
+const MOST_LANES: usize = 16;
+
 /// An element of a product.
 pub(super) trait Element: Copy + 'static {
     const ZERO: Self;
@@ -38,6 +41,17 @@ pub(super) trait Vector: Copy {
     unsafe fn load(from: *const Self::Element) -> Self;
     /// The first `n` elements, at most all, and zeros.
     unsafe fn load_first(from: *const Self::Element, n: usize) -> Self;
+    /// The first `n` of elements that are `stride` apart, at most all, and zeros.
+    #[inline(always)]
+    unsafe fn load_every(from: *const Self::Element, stride: usize, n: usize) -> Self {
+        let mut lanes = [Self::Element::ZERO; MOST_LANES];
+        for (lane, to) in lanes.iter_mut().enumerate().take(n) {
+            // SAFETY: passed on from the caller.
+            *to = unsafe { *from.wrapping_add(lane * stride) };
+        }
+        // SAFETY: there are lanes for a whole vector.
+        unsafe { Self::load(lanes.as_ptr()) }
+    }
     unsafe fn store(self, to: *mut Self::Element);
     /// Stores the first `n` elements, at most all.
     unsafe fn store_first(self, to: *mut Self::Element, n: usize);

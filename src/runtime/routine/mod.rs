@@ -17,6 +17,7 @@ mod walk;
 pub(super) use elements::Operands;
 
 use super::array::Array;
+use super::product;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, Routine};
 
@@ -41,6 +42,10 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
         Routine::Scatter(write) => scatter::run(op, *write, attrs, operands),
         Routine::FlatIndex => index::run(op, attrs, operands),
         Routine::Bits => random::run(operands),
+        Routine::WindowProduct => {
+            let [left, windows] = [0, 1].map(|index| operands.inputs.array(index));
+            product::of_windows(left, windows, operands.output.array(), attrs)
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use crate::dispatch::builtins::operator;
 use crate::dispatch::rows::call;
 use crate::dispatch::schema::Type;
 use crate::error::Result;
-use crate::ir::attrs::{Along, Attributes, Overlay};
+use crate::ir::attrs::{Along, Attributes, Overlay, WindowProduct};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{
-    Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeId, NodeKind, Op, Rule, SideTable, TensorType,
+    Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeId, NodeKind, Op, Routine, Rule, SideTable, TensorType,
 };
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -48,6 +48,7 @@ pub(super) fn apply(
         Meaning::View(_) | Meaning::Window(_) => views::view(op, operands, attrs, result)?,
         Meaning::Product => Some(product(operands, result)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
+        Meaning::Routine(Routine::WindowProduct) => Some(window_product(operands, attrs, result)?),
         Meaning::Routine(_) => Some(routine(op, operands, attrs, result)?),
         Meaning::Concat => Some(concat(op, operands, attrs, result)?),
         Meaning::Overlay => Some(overlay(op, operands, attrs)?),
@@ -64,6 +65,20 @@ fn product(operands: &Operands, result: &TensorType) -> Result<Tensor> {
         return left.matmul(right);
     }
     left.to_dtype(result.dtype)?.matmul(&right.to_dtype(result.dtype)?)
+}
+
+/// A batched product of a copy of the windows.
+fn window_product(operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
+    let [left, windows] = [0, 1].map(|index| &operands.list[index].value);
+    let ty = &operands.list[1].ty;
+    // The batch dims of the windows, and the first dim of their columns.
+    let (batch, columns) = (2, 2 + WindowProduct::read(attrs).inner as usize);
+    let product = |sizes: &[usize]| sizes.iter().product::<usize>() as i64;
+    let mapped = windows.sizes().len() - ty.rank();
+    let mut sizes: Vec<i64> = windows.sizes()[..mapped + batch].iter().map(|&size| size as i64).collect();
+    sizes.extend([product(&ty.sizes[batch..columns]), product(&ty.sizes[columns..])]);
+    let product = left.matmul(&windows.reshape(&sizes[..])?)?;
+    product.reshape(&physical_sizes(operands.level.size, &result.sizes)[..])
 }
 
 /// Slices are aligned at their last dims, so slices of lower rank get dims of size 1 after the mapped dim.

@@ -5,6 +5,7 @@ mod losses;
 mod normalization;
 mod pooling;
 mod rest;
+mod windows;
 
 use opfuse::{Result, Tensor};
 

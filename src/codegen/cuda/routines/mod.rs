@@ -130,6 +130,8 @@ impl RoutinePlan {
             Routine::Scan(_) | Routine::Recurrence => TemplateFile::Scans,
             Routine::Argsort => TemplateFile::Sorts,
             Routine::First => return Err(TierLimit::NoSelection.into()),
+            // The pass `copy_windows` replaces it on devices.
+            Routine::WindowProduct => return Err(TierLimit::NoWindows.into()),
             Routine::Scatter(_) | Routine::FlatIndex => TemplateFile::Writes,
             Routine::Bits => TemplateFile::Random,
         };
@@ -160,7 +162,7 @@ impl RoutinePlan {
                 plan.sort(dim(along, operands[0].1)?, descending, operands[0], result)?;
             }
             // Refused above.
-            Routine::First => {}
+            Routine::First | Routine::WindowProduct => {}
             Routine::Scatter(write) => {
                 plan.scatter(*write, dim(Along::read(attrs).dim, operands[0].1)?, attrs, operands, result)?;
             }
