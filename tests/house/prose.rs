@@ -18,8 +18,14 @@ const MAX_COLUMNS: usize = 120;
 const MAX_WORDS: usize = 35;
 
 /// The folders that are read, and whether their literals are messages to users.
-const FOLDERS: [(&str, bool); 5] =
-    [("src", true), ("derive/src", true), ("tests", false), ("examples", false), ("benches", false)];
+const FOLDERS: [(&str, bool); 6] = [
+    ("src", true),
+    ("derive/src", true),
+    ("python/src", true),
+    ("tests", false),
+    ("examples", false),
+    ("benches", false),
+];
 
 /// The endings of sources, whose comments begin with `//`.
 const ENDINGS: [&str; 4] = ["rs", "cuh", "cpp", "h"];

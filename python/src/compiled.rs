@@ -1,0 +1,244 @@
+//! Python functions under `compile` and `vmap`, and the reports of compiled functions.
+
+use crate::errors::{OrRaise, forget_kept, kept, value_error};
+use crate::tree::{Tree, Trees, flatten, unflatten};
+use opfuse::compile::{BreakPolicy, Compiled, Explain, Flat, Function, Stance};
+use opfuse::{CompileOptions, MapDims, Numerics, Randomness, Result, compile_with};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// A Python function. Its arguments are a tuple of the positional ones and a dict of the others.
+pub struct PyFunction(Py<PyAny>);
+
+impl Function<Trees> for PyFunction {
+    type Output = Tree;
+
+    fn apply(&self, inputs: &Flat) -> Result<Tree> {
+        let inputs = inputs.clone().tree_unflatten::<Tree>();
+        let inputs = inputs.ok_or_else(|| opfuse::Error::argument("compile", "the arguments have other parts"))?;
+        Python::attach(|py| {
+            let call = || {
+                let (positional, named) =
+                    unflatten(py, inputs)?.extract::<(Bound<'_, PyTuple>, Bound<'_, PyDict>)>()?;
+                flatten(&self.0.bind(py).call(positional, Some(&named))?)
+            };
+            call().map_err(kept)
+        })
+    }
+}
+
+fn arguments(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Tree> {
+    let py = positional.py();
+    let named = named.map_or_else(|| PyDict::new(py), Bound::clone);
+    flatten(PyTuple::new(py, [positional.as_any(), named.as_any()])?.as_any())
+}
+
+/// A compiled function, made by `opfuse.compile`.
+#[pyclass(frozen, weakref, name = "Compiled", module = "opfuse")]
+pub struct PyCompiled {
+    compiled: Compiled<PyFunction, Trees>,
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyCompiled {
+    #[new]
+    #[pyo3(signature = (function, *, breaks="allow", stance="default", numerics=None, capacity=None))]
+    fn new(
+        py: Python<'_>,
+        function: Py<PyAny>,
+        breaks: &str,
+        stance: &str,
+        numerics: Option<&str>,
+        capacity: Option<usize>,
+    ) -> PyResult<PyCompiled> {
+        let mut options = CompileOptions {
+            breaks: chosen(
+                py,
+                "breaks",
+                breaks,
+                &[("allow", BreakPolicy::Allow), ("error", BreakPolicy::Error), ("eager", BreakPolicy::Eager)],
+            )?,
+            stance: chosen(
+                py,
+                "stance",
+                stance,
+                &[
+                    ("default", Stance::Default),
+                    ("eager", Stance::Eager),
+                    ("deferred", Stance::Deferred),
+                    ("fail_on_recompile", Stance::FailOnRecompile),
+                ],
+            )?,
+            ..CompileOptions::default()
+        };
+        let numbers = [("strict", Numerics::Strict), ("fast", Numerics::Fast)];
+        options.numerics = numerics.map(|name| chosen(py, "numerics", name, &numbers)).transpose()?;
+        options.capacity = capacity.unwrap_or(options.capacity);
+        let compiled = compile_with(PyFunction(function.clone_ref(py)), options);
+        Ok(PyCompiled { compiled, function })
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inputs = arguments(args, kwargs)?;
+        forget_kept();
+        let output = py.detach(|| self.compiled.call(&inputs)).or_raise(py)?;
+        unflatten(py, output)
+    }
+
+    /// The function that was compiled.
+    #[getter]
+    fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
+    /// The report of what was compiled for the types seen last.
+    fn explain(&self, py: Python<'_>) -> PyExplain {
+        PyExplain(py.detach(|| self.compiled.explain()))
+    }
+
+    /// The graph breaks so far: `(reason, count)` each.
+    fn breaks(&self) -> Vec<(String, u64)> {
+        self.compiled.breaks().iter().map(|found| (found.reason.to_string(), found.count)).collect()
+    }
+
+    /// How often the function was called, captured, and run eagerly or in segments.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = self.compiled.counts();
+        let dict = PyDict::new(py);
+        dict.set_item("calls", counts.calls)?;
+        dict.set_item("captures", counts.captures)?;
+        dict.set_item("eager", counts.eager)?;
+        dict.set_item("deferred", counts.deferred)?;
+        Ok(dict)
+    }
+
+    /// As a method of a class, the function is bound to its instance.
+    fn __get__<'py>(
+        slf: Bound<'py, Self>,
+        instance: Option<Bound<'py, PyAny>>,
+        _class: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match instance {
+            Some(instance) if !instance.is_none() => {
+                slf.py().import("types")?.getattr("MethodType")?.call1((slf, instance))
+            }
+            Some(_) | None => Ok(slf.into_any()),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("opfuse.compile({})", self.function.bind(py).repr()?))
+    }
+
+    /// Pickled as the function and nothing of what was compiled: another process compiles it again.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Py<PyAny>,))> {
+        Ok((py.get_type::<PyCompiled>().into_any(), (self.function.clone_ref(py),)))
+    }
+}
+
+/// The value of a name among `choices`.
+fn chosen<T: Copy>(py: Python<'_>, what: &str, name: &str, choices: &[(&str, T)]) -> PyResult<T> {
+    let found = choices.iter().find(|(own, _)| *own == name).map(|(_, choice)| *choice);
+    found.ok_or_else(|| {
+        let all: Vec<String> = choices.iter().map(|(own, _)| format!("{own:?}")).collect();
+        value_error(py, format!("{what}={name:?} is none of {}", all.join(", ")))
+    })
+}
+
+/// The report of a compiled function. It prints as text, and shows itself as a page in a notebook.
+#[pyclass(frozen, name = "Explain", module = "opfuse")]
+pub struct PyExplain(pub Explain);
+
+#[pymethods]
+impl PyExplain {
+    /// The number of kernels if each operator ran alone.
+    #[getter]
+    fn kernels_before(&self) -> usize {
+        self.0.kernels_before
+    }
+
+    /// The number of kernels that run.
+    #[getter]
+    fn kernels_after(&self) -> usize {
+        self.0.kernels_after
+    }
+
+    /// The bytes moved if each operator ran alone.
+    #[getter]
+    fn bytes_before(&self) -> usize {
+        self.0.bytes_before
+    }
+
+    /// The bytes that the kernels move.
+    #[getter]
+    fn bytes_after(&self) -> usize {
+        self.0.bytes_after
+    }
+
+    /// Why the function runs eagerly, or `None`.
+    #[getter]
+    fn eager(&self) -> Option<String> {
+        self.0.eager.as_ref().map(ToString::to_string)
+    }
+
+    /// The report as JSON text.
+    fn to_json(&self) -> String {
+        self.0.to_json()
+    }
+
+    /// The report as a page.
+    fn to_html(&self) -> String {
+        self.0.to_html()
+    }
+
+    /// The graph as text of Graphviz.
+    fn to_dot(&self) -> String {
+        self.0.to_dot()
+    }
+
+    fn _repr_html_(&self) -> String {
+        let page = self.0.to_html().replace('&', "&amp;").replace('"', "&quot;");
+        format!("<iframe srcdoc=\"{page}\" style=\"width: 100%; height: 480px; border: 0\"></iframe>")
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Calls a function once for all slices of its arguments. `in_dims` and `out_dims` say where the slices are, one entry
+/// per tensor.
+#[pyfunction]
+pub fn _vmap<'py>(
+    py: Python<'py>,
+    function: Py<PyAny>,
+    in_dims: Vec<Option<i64>>,
+    out_dims: Option<Vec<Option<i64>>>,
+    randomness: &str,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let randomness = chosen(
+        py,
+        "randomness",
+        randomness,
+        &[("error", Randomness::Error), ("same", Randomness::Same), ("different", Randomness::Different)],
+    )?;
+    let inputs = arguments(args, Some(kwargs))?;
+    forget_kept();
+    let out_dims = out_dims.map_or(MapDims::All(Some(0)), MapDims::Each);
+    let mapped = opfuse::vmap::<Trees, _>(PyFunction(function)).in_dims(in_dims).out_dims(out_dims);
+    let output = py.detach(|| mapped.randomness(randomness).call(&inputs)).or_raise(py)?;
+    unflatten(py, output)
+}

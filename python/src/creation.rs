@@ -1,0 +1,218 @@
+//! Tensors from Python's numbers and nested sequences, and from arrays of other libraries.
+
+use crate::errors::{OrRaise, type_error, value_error};
+use crate::exchange;
+use crate::names::{device_argument, dtype_argument};
+use crate::tensor::PyTensor;
+use opfuse::device::Device;
+use opfuse::{DType, Result, Scalar, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+/// The most levels of nested sequences.
+const MAX_DEPTH: usize = 64;
+
+/// The number that an object is: a Python number, a scalar of NumPy, or a tensor of no dims. `None` for other objects.
+///
+/// # Errors
+/// If it is a whole number of more than 64 bits.
+pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(Some(Scalar::Float(number.value())));
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(Some(Scalar::Bool(flag.is_true())));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract::<i64>().map(|number| Some(Scalar::Int(number)));
+    }
+    if let Ok(tensor) = object.cast::<PyTensor>() {
+        let tensor = &tensor.get().0;
+        return if tensor.dim() == 0 { tensor.to_scalar().or_raise(object.py()).map(Some) } else { Ok(None) };
+    }
+    if object.is_instance_of::<PyString>() || object.is_none() || object.hasattr("__len__")? && object.len().is_ok() {
+        return Ok(None);
+    }
+    // Scalars of NumPy; its bool has a name and neither of the two methods.
+    if object.get_type().name()?.to_string().starts_with("bool") {
+        return object.is_truthy().map(|flag| Some(Scalar::Bool(flag)));
+    }
+    if object.hasattr("__index__")? {
+        return object.extract::<i64>().map(|number| Some(Scalar::Int(number)));
+    }
+    Ok(if object.hasattr("__float__")? { object.extract::<f64>().ok().map(Scalar::Float) } else { None })
+}
+
+/// The numbers of a nested sequence, row-major, and its sizes.
+#[derive(Default)]
+struct Nested {
+    sizes: Vec<usize>,
+    numbers: Vec<Scalar>,
+    is_complete: bool,
+}
+
+impl Nested {
+    fn read(&mut self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        let py = object.py();
+        let items = match (object.cast::<PyList>(), object.cast::<PyTuple>()) {
+            (Ok(list), _) => list.to_tuple(),
+            (_, Ok(tuple)) => tuple.clone(),
+            (Err(_), Err(_)) => return self.leaf(object, depth),
+        };
+        if depth == MAX_DEPTH {
+            return Err(value_error(py, format!("sequences are nested in more than {MAX_DEPTH} levels")));
+        }
+        let expected = match self.sizes.get(depth) {
+            Some(&size) => size,
+            None if self.is_complete => return Err(ragged(py, depth)),
+            None => {
+                self.sizes.push(items.len());
+                items.len()
+            }
+        };
+        if items.len() != expected {
+            let found = items.len();
+            let text = format!("a sequence at level {depth} has {found} items, and one before it {expected}");
+            return Err(value_error(py, format!("{text}; give all the same length")));
+        }
+        items.iter_borrowed().try_for_each(|item| self.read(&item, depth + 1))?;
+        // An empty sequence has no numbers that would end the nesting.
+        self.is_complete |= expected == 0;
+        Ok(())
+    }
+
+    fn leaf(&mut self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        if depth != self.sizes.len() {
+            return Err(ragged(object.py(), depth));
+        }
+        self.is_complete = true;
+        let refused = || {
+            let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+            type_error(object.py(), format!("a tensor cannot be made of an object of type {class}; give numbers"))
+        };
+        self.numbers.push(number_of(object)?.ok_or_else(refused)?);
+        Ok(())
+    }
+
+    fn into_tensor(self, dtype: Option<DType>) -> Result<Tensor> {
+        let own = self.numbers.iter().map(|number| number.dtype()).max_by_key(|dtype| dtype.category());
+        let own = own.map_or(DType::DEFAULT_FLOAT, |own| if own.is_float() { DType::DEFAULT_FLOAT } else { own });
+        let dtype = dtype.unwrap_or(own);
+        let sizes = &self.sizes[..];
+        let numbers = self.numbers.iter();
+        match dtype {
+            DType::F32 => Tensor::from_vec(numbers.map(|number| number.as_f64() as f32).collect(), sizes),
+            DType::F64 => Tensor::from_vec(numbers.map(|number| number.as_f64()).collect(), sizes),
+            DType::Bool => Tensor::from_vec(numbers.map(|number| number.as_f64() != 0.0).collect(), sizes),
+            DType::F16 | DType::BF16 => {
+                Tensor::from_vec(numbers.map(|number| number.as_f64()).collect(), sizes)?.to_dtype(dtype)
+            }
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+                let whole = |number: &Scalar| match number {
+                    Scalar::Int(number) => *number,
+                    Scalar::Float(number) => *number as i64,
+                    Scalar::Bool(flag) => i64::from(*flag),
+                };
+                Tensor::from_vec(numbers.map(whole).collect(), sizes)?.to_dtype(dtype)
+            }
+        }
+    }
+}
+
+fn ragged(py: Python<'_>, depth: usize) -> PyErr {
+    value_error(py, format!("numbers and sequences are mixed at level {depth}; nest all to the same depth"))
+}
+
+/// The first item of nested sequences that is none itself.
+fn first_leaf<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let mut object = object.clone();
+    for _ in 0..MAX_DEPTH {
+        object = match (object.cast::<PyList>(), object.cast::<PyTuple>()) {
+            (Ok(list), _) => list.get_item(0).ok()?,
+            (_, Ok(tuple)) => tuple.get_item(0).ok()?,
+            (Err(_), Err(_)) => return Some(object),
+        };
+    }
+    None
+}
+
+/// A tensor of an object: over its memory where that is possible, and of its numbers otherwise.
+pub fn tensor_of(object: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
+    let py = object.py();
+    if let Ok(tensor) = object.cast::<PyTensor>() {
+        return Ok(tensor.get().0.clone());
+    }
+    if let Some(tensor) = exchange::imported(object)? {
+        return Ok(tensor);
+    }
+    if first_leaf(object).is_some_and(|leaf| leaf.cast::<PyTensor>().is_ok_and(|leaf| leaf.get().0.dim() > 0)) {
+        let parts: Vec<Tensor> = object.try_iter()?.map(|part| tensor_of(&part?, dtype)).collect::<PyResult<_>>()?;
+        let parts: Vec<&Tensor> = parts.iter().collect();
+        return opfuse::stack(&parts, 0).or_raise(py);
+    }
+    let mut nested = Nested::default();
+    nested.read(object, 0)?;
+    nested.into_tensor(dtype).or_raise(py)
+}
+
+/// A tensor with a copy of the numbers or elements of `data`: nested sequences of numbers, a tensor, or an array of
+/// another library.
+///
+/// Numbers with a point become float32, whole numbers int64, truth values bool, unless `dtype` says otherwise.
+#[pyfunction]
+#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false))]
+pub fn tensor(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyAny>>,
+    device: Option<&Bound<'_, PyAny>>,
+    requires_grad: bool,
+) -> PyResult<PyTensor> {
+    let (dtype, device) = options(dtype, device)?;
+    let given = tensor_of(data, dtype)?;
+    let is_shared =
+        data.cast::<PyTensor>().is_ok() || data.hasattr("__array_interface__")? || data.hasattr("__dlpack__")?;
+    let made = py.detach(|| {
+        let converted = converted(&given.detach()?, dtype, device)?;
+        let tensor = if is_shared || converted.is_alias_of(&given) { converted.copy()? } else { converted };
+        tensor.set_requires_grad(requires_grad)?;
+        Ok(tensor)
+    });
+    made.or_raise(py).map(PyTensor)
+}
+
+/// A tensor of `data`, over the same memory where dtype and device allow it. `copy=True` always copies; `copy=False`
+/// raises `ValueError` where a copy would be needed.
+#[pyfunction]
+#[pyo3(signature = (data, /, *, dtype=None, device=None, copy=None))]
+pub fn asarray(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyAny>>,
+    device: Option<&Bound<'_, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<PyTensor> {
+    let (dtype, device) = options(dtype, device)?;
+    let given = tensor_of(data, dtype)?;
+    let made = py.detach(|| converted(&given, dtype, device)).or_raise(py)?;
+    let is_array = first_leaf(data).is_some_and(|leaf| leaf.is(data)) && number_of(data).ok().flatten().is_none();
+    if copy == Some(false) && !(is_array && made.is_alias_of(&given)) {
+        return Err(value_error(py, "asarray: copy=False, but the data must be copied; leave copy out".into()));
+    }
+    match copy {
+        Some(true) => py.detach(|| made.copy()).or_raise(py).map(PyTensor),
+        Some(false) | None => Ok(PyTensor(made)),
+    }
+}
+
+fn options(
+    dtype: Option<&Bound<'_, PyAny>>,
+    device: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Option<DType>, Option<Device>)> {
+    Ok((dtype.map(dtype_argument).transpose()?, device.map(device_argument).transpose()?))
+}
+
+fn converted(given: &Tensor, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    let tensor = dtype.map_or_else(|| Ok(given.clone()), |dtype| given.to_dtype(dtype))?;
+    device.map_or_else(|| Ok(tensor.clone()), |device| tensor.to_device(device))
+}

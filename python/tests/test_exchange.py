@@ -1,0 +1,175 @@
+"""Memory that is shared with other libraries."""
+
+import array
+import gc
+import threading
+
+import opfuse
+import pytest
+
+numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_both_ways(dtype):
+    given = numpy.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
+    x = opfuse.asarray(given)
+    assert x.dtype is opfuse.DType(given.dtype) and x.data_ptr() == given.ctypes.data
+    given[0, 0] = 1
+    assert x[0, 0].item() == 1
+    back = numpy.asarray(x)
+    assert back.dtype == given.dtype and back.ctypes.data == given.ctypes.data
+    assert numpy.from_dlpack(x).tolist() == x.tolist() == x.numpy().tolist()
+    x[1] = 0
+    assert back[1].tolist() == given[1].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("cut", [numpy.s_[::2], numpy.s_[:, 1:], numpy.s_[:, ::-1], numpy.s_[1:2, 1], numpy.s_[:0]])
+def test_strides(cut):
+    given = numpy.arange(12.0).reshape(3, 4)[cut]
+    assert opfuse.asarray(given).tolist() == given.tolist()
+    assert opfuse.from_dlpack(given).tolist() == given.tolist()
+    x = opfuse.arange(12.0).reshape(3, 4).T[1:, ::2]
+    assert numpy.asarray(x).tolist() == x.tolist() and memoryview(x).tolist() == x.tolist()
+
+
+def test_copies():
+    given = numpy.ones(3, numpy.float32)
+    assert opfuse.tensor(given).data_ptr() != given.ctypes.data
+    assert opfuse.asarray(given, copy=True).data_ptr() != given.ctypes.data
+    assert opfuse.asarray(given, copy=False).data_ptr() == given.ctypes.data
+    with pytest.raises(ValueError, match="copy=False"):
+        opfuse.asarray(given, dtype="float64", copy=False)
+    with pytest.raises(ValueError, match="copy=False"):
+        opfuse.asarray([1, 2], copy=False)
+    x = opfuse.ones(3)
+    assert numpy.array(x, copy=True).ctypes.data != x.data_ptr()
+    assert numpy.asarray(x, dtype="float64").dtype == "float64"
+
+
+def test_read_only():
+    given = numpy.ones(3)
+    given.setflags(write=False)
+    x = opfuse.asarray(given)
+    with pytest.raises(opfuse.Error, match="read-only"):
+        x.add_(1)
+    assert not numpy.asarray(x).flags.writeable and not numpy.from_dlpack(x).flags.writeable
+    with pytest.raises(BufferError):
+        x.__dlpack__()
+    assert opfuse.asarray(b"ab").tolist() == [97, 98]
+    with pytest.raises(opfuse.Error, match="read-only"):
+        opfuse.asarray(b"ab").zero_()
+
+
+def test_buffers():
+    held = array.array("d", [1.0, 2.0])
+    x = opfuse.asarray(held)
+    held[0] = 9.0
+    assert x.tolist() == [9.0, 2.0] and x.dtype is opfuse.float64
+    with pytest.raises(BufferError):
+        held.append(1.0)
+    del x
+    gc.collect()
+    held.append(1.0)
+    assert opfuse.asarray(memoryview(b"abcd").cast("h")).dtype is opfuse.int16
+    assert bytes(opfuse.tensor([1, 2], dtype="uint8")) == b"\x01\x02"
+
+
+def test_memory_outlives_its_maker():
+    x = opfuse.asarray(numpy.arange(1000.0))
+    view = memoryview(opfuse.arange(1000.0))
+    shared = numpy.from_dlpack(opfuse.arange(1000.0))
+    gc.collect()
+    assert x.sum().item() == sum(view) == shared.sum() == 499500.0
+
+
+def test_memory_goes_back_from_any_thread():
+    died = []
+
+    class Watched(numpy.ndarray):
+        def __del__(self):
+            died.append(1)
+
+    def drop(tensors):
+        tensors.clear()
+
+    tensors = [opfuse.asarray(numpy.zeros(4).view(Watched)) for _ in range(5)]
+    tensors = [x + 1 for x in tensors] + tensors
+    thread = threading.Thread(target=drop, args=(tensors,))
+    thread.start()
+    thread.join()
+    gc.collect()
+    opfuse.asarray(numpy.zeros(1))
+    assert len(died) >= 5
+
+
+@pytest.mark.parametrize("bad", ["S4", "datetime64[s]", "complex64", "O", "uint16"])
+def test_unknown_dtypes(bad):
+    with pytest.raises((TypeError, BufferError, ValueError)):
+        opfuse.asarray(numpy.zeros(2, dtype=bad))
+
+
+def test_bfloat16_has_no_buffer():
+    x = opfuse.ones(2, dtype="bfloat16")
+    with pytest.raises(TypeError, match="float32"):
+        x.numpy()
+    assert opfuse.from_dlpack(x).dtype is opfuse.bfloat16
+
+
+def test_gradients_stay_here():
+    x = opfuse.ones(2).requires_grad_()
+    for share in (lambda: x.__dlpack__(), lambda: memoryview(x)):
+        with pytest.raises(BufferError, match="detach"):
+            share()
+
+
+class Liar:
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+def test_liars():
+    for capsule in (None, 5, "dltensor"):
+        with pytest.raises(TypeError, match="capsule"):
+            opfuse.from_dlpack(Liar(capsule))
+    used = opfuse.ones(2).__dlpack__(max_version=(1, 0))
+    opfuse.from_dlpack(Liar(used))
+    with pytest.raises(TypeError, match="capsule"):
+        opfuse.from_dlpack(Liar(used))
+    with pytest.raises(TypeError, match="__dlpack__"):
+        opfuse.from_dlpack([1, 2])
+
+    class Raises:
+        def __dlpack__(self, **_):
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        opfuse.from_dlpack(Raises())
+    # A capsule that nobody takes is freed.
+    opfuse.ones(2).__dlpack__()
+    opfuse.ones(2).__dlpack__(max_version=(1, 0))
+
+
+def test_devices_of_dlpack():
+    x = opfuse.ones(2)
+    assert x.__dlpack_device__() == (1, 0)
+    with pytest.raises(BufferError, match="dl_device"):
+        x.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(ValueError, match="stream"):
+        x.__dlpack__(stream=1)
+
+
+def test_numpy_scalars_and_operands():
+    x = opfuse.ones(2)
+    assert (x * numpy.float32(3)).tolist() == [3.0, 3.0]
+    assert opfuse.tensor([numpy.int8(1), numpy.bool_(True)]).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="asarray"):
+        opfuse.add(x, numpy.ones(2))
