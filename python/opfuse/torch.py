@@ -1,0 +1,314 @@
+"""PyTorch's models on opfuse: `torch.compile(model, backend="opfuse")`.
+
+AOTAutograd traces the forward and the backward pass of a model as graphs of ATen operators without writes. Each graph
+becomes one compiled function of opfuse. Tensors share their memory both ways. Calls that opfuse has no operator for
+run in PyTorch, between compiled parts.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._dynamo.backends.common import aot_autograd
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import opfuse
+from opfuse._opfuse import Compiled, Tensor, _from_capsule, _operator
+
+aten = torch.ops.aten
+
+# Arguments that say where a result lies. Every tensor is on the CPU, and row-major.
+_PLACES = ("device", "layout", "pin_memory", "non_blocking")
+
+
+def _from_torch(tensor: torch.Tensor) -> Tensor:
+    """A tensor over the same memory."""
+    if isinstance(tensor, FakeTensor):
+        raise TypeError("opfuse.torch: a compiled graph was called with a fake tensor, which has no elements")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"opfuse.torch: tensors must be on the cpu, and this one is on {tensor.device}")
+    return _from_capsule(torch._C._to_dlpack(tensor.detach()))
+
+
+def _to_torch(tensor: Tensor) -> torch.Tensor:
+    """A tensor of PyTorch over the same memory."""
+    return torch._C._from_dlpack(tensor.__dlpack__())
+
+
+def _sizes_of(value: torch.Tensor) -> tuple[int, ...]:
+    return tuple(int(size) for size in value.shape)
+
+
+# What opfuse names otherwise, or what reads no elements. Views may get tensors with other strides than in the trace.
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten.view.default: lambda x, size: opfuse.ops.reshape(x, size),
+    aten._unsafe_view.default: lambda x, size: opfuse.ops.reshape(x, size),
+    aten.lift_fresh_copy.default: lambda x: x.clone(),
+    aten.alias.default: lambda x: x,
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
+    aten.copy.default: lambda x, source, _=False: source.to(x.dtype).expand(x.shape).clone(),
+    aten.sym_size.int: lambda x, dim: x.shape[dim],
+    aten.sym_stride.int: lambda x, dim: x.stride()[dim],
+    aten.sym_numel.default: lambda x: x.numel(),
+}
+
+
+def _found(target: Any) -> Callable[..., Any] | None:
+    """What runs a call of the graph, or `None` if only PyTorch can."""
+    if not isinstance(target, OpOverload):
+        # Numbers: sizes that are computed from others, and parts of results.
+        return target if callable(target) else None
+    if target in _SPECIAL:
+        return _SPECIAL[target]
+    namespace, name = target._schema.name.split("::")
+    return _operator(name, target._schema.overload_name) if namespace == "aten" else None
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, (torch.memory_format, torch.layout)):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_argument(item) for item in value) if type(value) in (list, tuple) else list(value)
+    return value
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Runs a graph with opfuse's operators."""
+
+    def __init__(self, graph: torch.fx.GraphModule, constants: dict[str, Tensor]) -> None:
+        super().__init__(graph)
+        self.constants = constants
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Tensor:
+        return self.constants[target]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        call = _found(target)
+        if call is None:
+            raise NotImplementedError(f"opfuse.torch: there is no operator {target}")
+        if not isinstance(target, OpOverload):
+            return call(*args, **kwargs)
+        given = {name: _argument(value) for name, value in kwargs.items() if name not in _PLACES}
+        return call(*(_argument(value) for value in args), **given)
+
+
+def _as_traced(value: Any, node: Any) -> Any:
+    """The tensor with the strides that the graph gives it."""
+    if not isinstance(value, Tensor):
+        return value
+    strides = _strides_of(node)
+    if 0 in value.stride():
+        # Elements that share their memory cannot be given away.
+        value = value.contiguous()
+    if strides is None or value.stride() == strides or 0 in strides:
+        return value
+    placed = opfuse.ops.empty_strided(list(value.shape), list(strides), dtype=value.dtype)
+    return opfuse.ops.copy_(placed, value)
+
+
+def _strides_of(node: torch.fx.Node) -> tuple[int, ...] | None:
+    """The strides of a result in the trace, if they do not depend on sizes that may change."""
+    traced = node.meta.get("val")
+    strides = tuple(traced.stride()) if isinstance(traced, torch.Tensor) else None
+    return strides if strides is not None and all(isinstance(stride, int) for stride in strides) else None
+
+
+class _Parameter:
+    """A parameter of a model and the tensor over its memory, which is kept from call to call."""
+
+    def __init__(self, given: torch.nn.Parameter, forget: Callable[[Any], Any]) -> None:
+        self.given = weakref.ref(given, forget)
+        self.address = given.data_ptr()
+        self.own = _from_torch(given)
+
+
+class Graph:
+    """A graph of PyTorch as a compiled function of opfuse."""
+
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
+        self._constants = {name: _from_torch(_attribute(graph, name)) for name in names}
+        self._graph = graph
+        inputs = {node: at for at, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
+        (output,) = graph.graph.find_nodes(op="output")
+        self._is_one = isinstance(output.args[0], torch.fx.Node)
+        nodes = [output.args[0]] if self._is_one else output.args[0]
+        # What the graph passes on needs no call, and what is no node is a constant of the graph, such as `None`.
+        self._results = [node if isinstance(node, torch.fx.Node) and node not in inputs else None for node in nodes]
+        self._given = [inputs.get(node) if isinstance(node, torch.fx.Node) else None for node in nodes]
+        self._is_random = any(
+            isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+            for node in graph.graph.nodes
+        )
+        self._parameters: dict[int, _Parameter] = {}
+        self.compiled = Compiled(self._traced)
+
+    def _traced(self, *inputs: Any) -> Any:
+        results = _Interpreter(self._graph, self._constants).run(*inputs, enable_io_processing=False)
+        results = [results] if self._is_one else results
+        made = zip(results, self._results, strict=True)
+        return [_as_traced(result, node) for result, node in made if node is not None]
+
+    def __call__(self, *inputs: Any) -> Any:
+        own = [self._own(at, value) for at, value in enumerate(inputs)]
+        made = iter(self._computed(own))
+        results = []
+        for node, given in zip(self._results, self._given, strict=True):
+            result = next(made) if node is not None else inputs[given] if given is not None else None
+            results.append(_to_torch(result) if isinstance(result, Tensor) else result)
+        return results[0] if self._is_one else results
+
+    def _own(self, at: int, value: Any) -> Any:
+        if type(value) is not torch.nn.Parameter:
+            return _from_torch(value) if isinstance(value, torch.Tensor) else value
+        known, parameter = self._parameters.get(at), cast(torch.nn.Parameter, value)
+        if known is not None and known.given() is value and known.address == parameter.data_ptr():
+            return known.own
+        self._parameters[at] = found = _Parameter(parameter, lambda _: self._parameters.pop(at, None))
+        return found.own
+
+    def _computed(self, inputs: list[Any]) -> list[Any]:
+        if all(node is None for node in self._results):
+            return []
+        if not self._is_random:
+            return self.compiled(*inputs)
+        # Numbers start from a draw of PyTorch, so that `torch.manual_seed` decides them.
+        generator = opfuse.default_generator()
+        before = generator.get_state()
+        generator.manual_seed(int(torch.randint(2**62, ())))
+        try:
+            return self.compiled(*inputs)
+        finally:
+            generator.set_state(before)
+
+
+def _attribute(module: Any, name: str) -> torch.Tensor:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+class _Supported(OperatorSupportBase):
+    """Which calls run in opfuse."""
+
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+        return node.op == "get_attr" or (node.op == "call_function" and _found(node.target) is not None)
+
+
+class Report:
+    """What became of the graphs of a model."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.fallbacks: Counter[str] = Counter()
+
+    @property
+    def kernels_before(self) -> int:
+        """The number of kernels if each operator ran alone."""
+        return sum(graph.compiled.explain().kernels_before for graph in self.graphs)
+
+    @property
+    def kernels_after(self) -> int:
+        """The number of kernels that run."""
+        return sum(graph.compiled.explain().kernels_after for graph in self.graphs)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.graphs)} graphs, kernels {self.kernels_before} -> {self.kernels_after}"]
+        for name, count in sorted(self.fallbacks.items()):
+            lines.append(f"  {count} x {name} ran in PyTorch: opfuse has no operator of that name and overload")
+        for graph in self.graphs:
+            lines += ["", str(graph.compiled.explain())]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+_reports: list[Report] = []
+
+
+class _Part(torch.nn.Module):
+    """A compiled part of a graph, where a module is asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.compiled_graph = graph
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.compiled_graph(*inputs)
+
+
+def _in_parts(graph: torch.fx.GraphModule) -> tuple[list[Graph], Callable[..., Any]]:
+    """Compiles what opfuse has operators for, and leaves the calls between to PyTorch."""
+    partitioner = CapabilityBasedPartitioner(graph, _Supported(), allows_single_node_partition=True)
+    whole = partitioner.partition_and_fuse("opfuse_part_")
+    parts = [name for name, _ in whole.named_children() if name.startswith("opfuse_part_")]
+    made = [Graph(getattr(whole, name)) for name in parts]
+    for name, part in zip(parts, made, strict=True):
+        setattr(whole, name, _Part(part))
+    return made, whole
+
+
+def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compiles a graph of AOTAutograd."""
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    missing = Counter(str(node.target) for node in calls if _found(node.target) is None)
+    made: list[Graph] = []
+    if not missing:
+        made = [Graph(graph)]
+        run: Callable[..., Any] = made[0]
+    else:
+        made, run = _in_parts(graph)
+        names = ", ".join(f"{count} x {name}" for name, count in sorted(missing.items()))
+        warnings.warn(f"opfuse.torch: opfuse has no such operators, so PyTorch runs them: {names}", stacklevel=2)
+    for report in _reports:
+        report.graphs += made
+        report.fallbacks += missing
+    return make_boxed_func(run)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """What PyTorch splits into other operators: all that it can split and opfuse does not have."""
+    known = {**decomposition_table, **core_aten_decompositions()}
+    overloads = {target: split for target, split in known.items() if isinstance(target, OpOverload)}
+    return {target: split for target, split in overloads.items() if _found(target) is None}
+
+
+def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **_options: Any) -> Callable[..., Any]:
+    """The backend of `torch.compile`. The package names it as an entry point, so its name `"opfuse"` is enough."""
+    compiler = aot_autograd(
+        fw_compiler=_compile,
+        bw_compiler=_compile,
+        decompositions=_decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    # Attention as products and a softmax, which fuse with what is around them, instead of a kernel of PyTorch.
+    with sdpa_kernel(SDPBackend.MATH):
+        return compiler(graph, example_inputs)
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Compiles a function or module, calls it once, and says what became of its graphs.
+
+    What the call returns is dropped. A backward pass is not run; its graph is reported if PyTorch compiles it.
+    """
+    report = Report()
+    _reports.append(report)
+    try:
+        torch._dynamo.reset()
+        torch.compile(function, backend=backend)(*args, **kwargs)
+    finally:
+        _reports.remove(report)
+    return report
