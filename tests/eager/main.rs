@@ -3,6 +3,7 @@
 mod api;
 mod autograd;
 mod long_lines;
+mod narrow_matrices;
 mod nn;
 mod product_rows;
 mod random;

@@ -5,9 +5,9 @@
 //! has the memory of an operand of the same step.
 
 use super::isa::Isa;
-use super::nodes::{Nodes, What};
+use super::nodes::{Node, Nodes, What};
 use super::plan::{
-    AccessId, BufferId, Fold, FoldId, Line, Location, Pass, PlaceId, Plan, RowRead, TileShape, TileStep,
+    AccessId, BufferId, Fold, FoldId, Line, Location, Pass, PlaceId, Plan, RowRead, RowValue, TileShape, TileStep,
 };
 use super::routine::BLOCK;
 use super::{folds, moves, pairs, table};
@@ -280,6 +280,18 @@ impl Builder<'_> {
             }
         }
         pass.folds.clone_from(&needs.folds);
+        pass.rows_read = self.rows_read(&pass.tile);
+    }
+
+    /// The row values with an element per lane among what steps read.
+    fn rows_read(&self, steps: &[TileStep]) -> Vec<RowValue> {
+        let read: HashSet<PlaceId> = steps.iter().flat_map(TileStep::reads).collect();
+        let row_value = |(reg, node): (Reg, &Node)| {
+            let is_row = node.level == Level::Row && node.shape == TileShape::Tile;
+            let place = self.shared[reg].filter(|place| is_row && read.contains(place))?;
+            Some(RowValue { place, size: node.ty.size() })
+        };
+        self.nodes.nodes.iter().filter_map(row_value).collect()
     }
 
     /// The place of a value in the current list.

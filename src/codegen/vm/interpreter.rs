@@ -40,6 +40,8 @@ pub(super) struct Interpreter<'a> {
     width: usize,
     /// The inner elements that a tile may hold.
     merged: Option<Merged>,
+    /// Where row values are spread.
+    pub(super) spread: *mut u8,
     /// Elements of the current tile.
     pub(super) n: usize,
     /// Offset of the current tile in a row buffer, in elements.
@@ -64,9 +66,9 @@ impl<'a> Interpreter<'a> {
             Some(Merged { count }) => ((count * lanes).next_multiple_of(BLOCK), lanes),
             None => (tile, tile),
         };
-        let (n, at, element) = (1, 0, 0);
+        let (spread, n, at, element) = (std::ptr::null_mut(), 1, 0, 0);
         let mut interpreter =
-            Interpreter { plan, geometry, pointers, faults, scratch, tile, width, merged, n, at, element };
+            Interpreter { plan, geometry, pointers, faults, scratch, tile, width, merged, spread, n, at, element };
         interpreter.lay_out();
         interpreter
     }
@@ -101,7 +103,11 @@ impl<'a> Interpreter<'a> {
         let buffers = partials + plan.folds.entities().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
         let of_buffer = |&size: &usize| line((n_inner * width + BLOCK) * size);
         let scratch = &mut *self.scratch;
-        let base = scratch.reserve(buffers + plan.buffers.entities().map(of_buffer).sum::<usize>());
+        let spread = buffers + plan.buffers.entities().map(of_buffer).sum::<usize>();
+        let of_pass = |pass: &Pass| pass.rows_read.iter().map(|value| line(self.tile * value.size)).sum::<usize>();
+        let spread_bytes = self.merged.map_or(0, |_| plan.passes.iter().map(of_pass).max().unwrap_or(0));
+        let base = scratch.reserve(spread + spread_bytes);
+        self.spread = base.wrapping_add(spread);
         let constants = plan.constants.as_ptr().cast::<u8>().cast_mut();
         scratch.places.refill(plan.locations.entities().map(|&(location, shape)| {
             let ptr = match location {
@@ -323,6 +329,8 @@ impl<'a> Interpreter<'a> {
         let partials: usize = pass.folds.iter().map(|&fold| self.plan.folds[fold].bytes()).sum();
         let by_partial = partials * lanes * FOLD_LANES > NEAR_BYTES && n_inner > FOLD_LANES;
         let merged = self.merged.filter(|merged| merged.fits(self.plan, self.geometry, pass));
+        // SAFETY: row values have an element per lane, and the layout has room for their copies.
+        let unspread = merged.map(|merged| unsafe { self.spread_rows(pass, lanes, merged.count) });
         for start in (0..n_inner).step_by(FOLD_BLOCK) {
             let block = start..n_inner.min(start + FOLD_BLOCK);
             let end = block.end;
@@ -347,6 +355,9 @@ impl<'a> Interpreter<'a> {
                     self.carry(pass, level, at % FOLD_LANES);
                 }
             }
+        }
+        for (value, ptr) in pass.rows_read.iter().zip(unspread.into_iter().flatten()) {
+            self.scratch.places[value.place].place.ptr = ptr;
         }
         for &id in &pass.folds {
             let (acc, acc_index) = self.partial(id, levels - 1, 0);

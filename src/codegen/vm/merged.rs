@@ -3,7 +3,8 @@
 //! With lanes along the rows, a step computes one value per row, so a matrix of 16 columns would take a call per 16
 //! values. But where rows and inner elements follow each other in memory, a tile may hold several inner elements, and
 //! the partial results of neighbours are neighbours too: one call combines up to [`FOLD_LANES`] of them. Each partial
-//! result still takes its elements in order, so the bits stay.
+//! result still takes its elements in order, so the bits stay. Row values that such a tile reads, as a softmax its
+//! maximum, are spread: copied once per inner element that a tile holds.
 
 use super::plan::{AccessId, Location, Pass, PlaceId, Plan, TileShape, TileStep};
 use crate::codegen::kernel::Level;
@@ -40,7 +41,7 @@ impl Merged {
         let is_known = |made: &[PlaceId], place: PlaceId| {
             let (location, shape) = plan.locations[place];
             let is_same = shape == TileShape::Splat || matches!(location, Location::Constant(_) | Location::Block(_));
-            is_same || made.contains(&place)
+            is_same || made.contains(&place) || pass.rows_read.iter().any(|value| value.place == place)
         };
         let is_dense = |access| is_dense(plan, geometry, access);
         !pass.tile.is_empty()
@@ -69,11 +70,14 @@ impl Merged {
                 TileStep::Repeat { place, .. } => is_known(&made, place),
                 TileStep::CheckDivisor { src, .. } => is_known(&made, src),
                 TileStep::Fold { fold, value, .. } => is_known(&made, value) && !plan.folds[fold].has_index(),
+                TileStep::Keep { place, .. } => {
+                    made.push(place);
+                    true
+                }
                 TileStep::Row { .. }
                 | TileStep::Gather { .. }
                 | TileStep::Scatter { .. }
-                | TileStep::ScatterRow { .. }
-                | TileStep::Keep { .. } => false,
+                | TileStep::ScatterRow { .. } => false,
             })
     }
 }

@@ -149,6 +149,16 @@ pub(super) struct Pass {
     pub(super) tile: Vec<TileStep>,
     /// The folds that it finishes.
     pub(super) folds: Vec<FoldId>,
+    /// The row values with an element per lane that its tiles read.
+    pub(super) rows_read: Vec<RowValue>,
+}
+
+/// A row value with an element per lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowValue {
+    pub(super) place: PlaceId,
+    /// Bytes of an element.
+    pub(super) size: usize,
 }
 
 /// A compiled kernel.
@@ -170,6 +180,28 @@ pub(super) struct Plan {
     pub(super) buffers: Arena<BufferId, usize>,
     /// Per operand, whether it is an iota.
     pub(super) iotas: SideTable<AccessId, bool>,
+}
+
+impl TileStep {
+    /// The values that the step reads.
+    pub(super) fn reads(&self) -> impl Iterator<Item = PlaceId> {
+        let [one, other, third] = match *self {
+            TileStep::Map { args, .. } => args.map(Some),
+            TileStep::Fold { value, index, .. } => [Some(value), Some(index), None],
+            TileStep::Row { index, .. } | TileStep::Gather { index, .. } => [Some(index), None, None],
+            TileStep::CheckDivisor { src, .. }
+            | TileStep::Store { src, .. }
+            | TileStep::Scatter { src, .. }
+            | TileStep::ScatterRow { src, .. } => [Some(src), None, None],
+            TileStep::InPlace { .. }
+            | TileStep::Widen { .. }
+            | TileStep::Read { .. }
+            | TileStep::Repeat { .. }
+            | TileStep::Direct { .. }
+            | TileStep::Keep { .. } => [None; 3],
+        };
+        [one, other, third].into_iter().flatten()
+    }
 }
 
 impl Plan {

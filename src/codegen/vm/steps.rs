@@ -4,11 +4,12 @@
 
 use super::interpreter::{Interpreter, offset};
 use super::moves::{Gather, Reader};
-use super::plan::{AccessId, PlaceId, Plan, RowRead, TileShape, TileStep};
+use super::plan::{AccessId, Line, Pass, PlaceId, Plan, RowRead, RowValue, TileShape, TileStep};
 use super::routine::{BLOCK, Call, TileOperand};
 use super::scratch::Partials;
 use crate::codegen::kernel::Level;
 use crate::codegen::{FOLD_LANES, Lanes};
+use smallvec::SmallVec;
 
 impl Interpreter<'_> {
     pub(super) fn place(&self, place: PlaceId) -> TileOperand {
@@ -20,6 +21,29 @@ impl Interpreter<'_> {
             Level::Row => self.scratch.row[access],
             Level::Full => self.scratch.here[access],
         }
+    }
+
+    /// Copies the row values of a pass once per inner element that a tile holds, and makes the copies their places.
+    /// Returns where the values themselves are.
+    ///
+    /// # Safety
+    /// See [`Interpreter::run_row`]; tiles are merged, and the row values before the pass are computed.
+    pub(super) unsafe fn spread_rows(&mut self, pass: &Pass, lanes: usize, count: usize) -> SmallVec<[*mut u8; 4]> {
+        // Routines read whole blocks.
+        let n = (lanes * count).next_multiple_of(BLOCK);
+        let mut to = self.spread;
+        let spread = |value: &RowValue| {
+            let place = &mut self.scratch.places[value.place].place;
+            let (from, bytes) = (place.ptr, lanes * value.size);
+            for at in (0..n * value.size).step_by(bytes) {
+                // SAFETY: the value has an element per lane. The copies have room for a tile, which is `n` elements.
+                unsafe { std::ptr::copy_nonoverlapping(from, to.add(at), bytes.min(n * value.size - at)) };
+            }
+            place.ptr = to;
+            to = to.wrapping_add((n * value.size).next_multiple_of(Line::BYTES));
+            from
+        };
+        pass.rows_read.iter().map(spread).collect()
     }
 
     /// Runs a list of steps on the current tile.
