@@ -40,5 +40,6 @@ ls -l "$work" | awk 'NR > 1 { printf "%s has %.1f MB\n", $NF, $5 / 1e6 }'
 install --force-reinstall --no-deps "$work"/*.whl
 
 tests=$PWD/python/tests
-(cd "$work" && "$python" "$tests/../stubs.py" --check && "$python" -m pytest -q -p no:cacheprovider -rs "$tests")
+(cd "$work" && "$python" "$tests/../stubs/generate.py" --check)
+(cd "$work" && "$python" -m pytest -q -p no:cacheprovider -rs "$tests")
 (cd python && "$python" -m mypy --no-error-summary --cache-dir "$work/mypy")

@@ -1,4 +1,4 @@
-# Made by stubs.py. Overloads of operators overlap, and Python takes the first that fits.
+# Made by stubs/generate.py. Overloads of operators overlap, and Python takes the first that fits.
 # mypy: disable-error-code="overload-overlap, overload-cannot-match, misc, override"
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike

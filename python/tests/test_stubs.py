@@ -6,6 +6,6 @@ from pathlib import Path
 
 
 def test_stubs_are_up_to_date():
-    script = Path(__file__).parent.parent / "stubs.py"
+    script = Path(__file__).parent.parent / "stubs" / "generate.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,9 @@
-"""Writes the stub files of the package, from the registered schemas and the texts in `stubs/`.
+"""Writes the stub files of the package, from the registered schemas and the texts in this folder.
 
-    python stubs.py            writes opfuse/_opfuse.pyi and opfuse/__init__.pyi
-    python stubs.py --check    fails if one of them is out of date
+    python stubs/generate.py            writes opfuse/_opfuse.pyi and opfuse/__init__.pyi
+    python stubs/generate.py --check    fails if one of them is out of date
+
+It is not beside the sources of the package: Python looks there first, and they lack the compiled module.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import opfuse
 from opfuse import _opfuse
 
 HERE = Path(__file__).parent
-PACKAGE = HERE / "opfuse"
+PACKAGE = HERE.parent / "opfuse"
 MARK = "# Operators: made from their schemas.\n"
 
 # Parameters that take more than the type in their schema.
@@ -75,7 +77,7 @@ def texts() -> dict[Path, str]:
             by_name.setdefault(row["name"], []).append(row)
     made = {}
     for stub, is_method in (("_opfuse.pyi", True), ("__init__.pyi", False)):
-        head = (HERE / "stubs" / stub).read_text()
+        head = (HERE / stub).read_text()
         own = {line.split("def ", 1)[1].split("(")[0] for line in head.splitlines() if "def " in line}
 
         def belongs(name: str, own: set[str] = own, is_method: bool = is_method) -> bool:
@@ -94,7 +96,7 @@ def main() -> int:
         if "--check" not in sys.argv:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            print(f"{path.name} is out of date: run python/stubs.py in an environment that has the package")
+            print(f"{path.name} is out of date: run python/stubs/generate.py in an environment that has the package")
             is_current = False
     return 0 if is_current else 1
 
