@@ -222,8 +222,8 @@ impl Tensor {
     /// The part of the tensor at a subscript, which has one item per dim. A number selects one index and removes the
     /// dim. A range selects several indices, and `..` all of them. [`NewAxis`] or `None` adds a dim of size 1.
     /// [`Ellipsis`] stands for all dims that the other items leave over. An integer tensor selects the indices that it
-    /// holds, a bool tensor the positions where it is true. Dims after the last item are taken whole. Negative numbers
-    /// count from the end.
+    /// holds, a bool tensor the positions where it is true; one of no dims adds a dim of size 1 or 0. Dims after the
+    /// last item are taken whole. Negative numbers count from the end.
     ///
     /// The result is a view, unless there are tensors among the items.
     ///
@@ -314,6 +314,12 @@ impl Tensor {
                     pass(&mut picks, &mut dim, 1);
                 }
                 Index::Ellipsis => pass(&mut picks, &mut dim, self.dim() - named),
+                // A mask of no dims selects all or nothing: it is a mask of a new dim of size 1.
+                Index::Tensor(mask) if mask.dtype() == DType::Bool && mask.dim() == 0 => {
+                    view = view.unsqueeze(dim)?;
+                    picks.push(Some(mask.reshape([1])?));
+                    dim += 1;
+                }
                 Index::Tensor(tensor) => {
                     picks.push(Some(tensor.clone()));
                     dim += dims_of(item) as i64;

@@ -456,6 +456,20 @@ fn check_values<T: opfuse::Element>(found: Result<Tensor>, sizes: &[usize], expe
 }
 
 #[test]
+fn a_mask_of_no_dims_selects_all_or_nothing() {
+    let x = Tensor::try_from([[1.0f32, 2.0], [3.0, 4.0]]).expect("memory is there");
+    let mask = |held: bool| Tensor::full(&[], held, None).expect("memory is there");
+    check_values(x.i(mask(true)), &[1, 2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+    check_values(x.i(mask(false)), &[0, 2, 2], &[] as &[f32]);
+    check_values(x.i((1, mask(true))), &[1, 2], &[3.0f32, 4.0]);
+    check_values(Tensor::full(&[], 7.0f32, None).and_then(|x| x.i(mask(true))), &[1], &[7.0f32]);
+    x.set(mask(false), 9.0f32).expect("the mask selects nothing");
+    check_values(Ok(x.clone()), &[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+    x.set(mask(true), 9.0f32).expect("the mask selects all");
+    check_values(Ok(x), &[2, 2], &[9.0f32; 4]);
+}
+
+#[test]
 fn an_index_vector_picks_slices() {
     let x = Tensor::try_from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]).expect("memory is there");
     let source = Tensor::try_from([[10.0f32, 20.0, 30.0], [40.0, 50.0, 60.0]]).expect("memory is there");
