@@ -195,7 +195,9 @@ pub fn asarray(
     let (dtype, device) = options(dtype, device)?;
     let given = tensor_of(data, dtype)?;
     let made = py.detach(|| converted(&given, dtype, device)).or_raise(py)?;
-    let is_array = first_leaf(data).is_some_and(|leaf| leaf.is(data)) && number_of(data).ok().flatten().is_none();
+    let is_number = || number_of(data).ok().flatten().is_some();
+    let is_array =
+        data.cast::<PyTensor>().is_ok() || first_leaf(data).is_some_and(|leaf| leaf.is(data)) && !is_number();
     if copy == Some(false) && !(is_array && made.is_alias_of(&given)) {
         return Err(value_error(py, "asarray: copy=False, but the data must be copied; leave copy out".into()));
     }

@@ -230,5 +230,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyDType>()?;
     module.add_class::<PyDevice>()?;
     let py = module.py();
-    NAMES.iter().try_for_each(|(dtype, name)| module.add(*name, dtype_object(py, *dtype)?))
+    NAMES.iter().try_for_each(|(dtype, name)| module.add(*name, dtype_object(py, *dtype)?))?;
+    // NumPy's name, which does not hide Python's own `bool`.
+    module.add("bool_", dtype_object(py, DType::Bool)?)
 }

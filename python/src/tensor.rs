@@ -261,6 +261,39 @@ impl PyTensor {
         Py::new(py, PyTensor(made.or_raise(py)?))
     }
 
+    /// The tensor on another device, as the array API standard names it. There are no streams to wait for.
+    #[pyo3(signature = (device, /, *, stream=None))]
+    fn to_device(
+        slf: &Bound<'_, Self>,
+        device: &Bound<'_, PyAny>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Self>> {
+        let py = slf.py();
+        if stream.is_some() {
+            return Err(type_error(
+                py,
+                "to_device() takes no stream: copies are ordered by opfuse; leave it out".into(),
+            ));
+        }
+        if device_of(device)?.is_none() {
+            return Err(type_error(py, "to_device() takes a device, such as opfuse.Device(\"cpu\")".into()));
+        }
+        Self::to(slf, &PyTuple::empty(py), None, Some(device), false)
+    }
+
+    /// The functions of the array API standard: the module `opfuse.array_api`.
+    #[pyo3(signature = (*, api_version=None))]
+    fn __array_namespace__<'py>(&self, py: Python<'py>, api_version: Option<&str>) -> PyResult<Bound<'py, PyModule>> {
+        let module = py.import("opfuse.array_api")?;
+        let offered: String = module.getattr("__array_api_version__")?.extract()?;
+        match api_version {
+            Some(asked) if asked > offered.as_str() => {
+                Err(value_error(py, format!("version {asked} of the array API was asked for; {offered} is here")))
+            }
+            Some(_) | None => Ok(module),
+        }
+    }
+
     /// The elements as an array of NumPy over the same memory.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::__array__(slf, None, None)

@@ -1,5 +1,6 @@
 # Made by stubs/generate.py. Overloads of operators overlap, and Python takes the first that fits.
 # mypy: disable-error-code="overload-overlap, overload-cannot-match, misc"
+from builtins import bool as _bool
 from collections.abc import Sequence
 from typing import overload
 
@@ -33,6 +34,7 @@ from opfuse._opfuse import (
     _Number,
     asarray as asarray,
     bfloat16 as bfloat16,
+    bool as bool,
     bool_ as bool_,
     default_generator as default_generator,
     float16 as float16,

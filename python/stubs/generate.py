@@ -9,6 +9,7 @@ It is not beside the sources of the package: Python looks there first, and they 
 from __future__ import annotations
 
 import keyword
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,13 @@ OPERANDS = ("other", "exponent", "end", "weight")
 Row = dict[str, Any]
 
 
+def unhidden(kind: str) -> str:
+    """Python's `bool` as the stubs name it, because `opfuse.bool` is a dtype."""
+    return re.sub(r"\bbool\b", "_bool", kind)
+
+
 def parameter(name: str, kind: str, default: str | None) -> str:
-    kind = "Tensor | _Number" if kind == "Tensor" and name in OPERANDS else WIDER.get(kind, kind)
+    kind = "Tensor | _Number" if kind == "Tensor" and name in OPERANDS else unhidden(WIDER.get(kind, kind))
     name = f"{name}_" if keyword.iskeyword(name) else name
     return f"{name}: {kind}" if default is None else f"{name}: {kind} = ..."
 
@@ -56,7 +62,7 @@ def forms(row: Row, is_method: bool) -> list[str]:
 
 
 def result(row: Row) -> str:
-    kinds = [kind.replace("Sequence[Tensor]", "tuple[Tensor, ...]") for _, kind in row["results"]]
+    kinds = [unhidden(kind.replace("Sequence[Tensor]", "tuple[Tensor, ...]")) for _, kind in row["results"]]
     return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]" if kinds else "None"
 
 
