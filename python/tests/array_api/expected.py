@@ -1,0 +1,40 @@
+"""A pytest plugin for the suite of the array API: the tests that cannot pass here, each with its reason.
+
+A test that is listed and passes is a failure, so the list says what is true.
+"""
+
+import re
+
+import pytest
+
+# Importing `array_api` does not come with `import opfuse`, and the suite looks for the module as an attribute.
+import opfuse.array_api  # noqa: F401
+
+COMPLEX = "there are no complex numbers"
+QUOTIENT = "as in NumPy and PyTorch: the quotient belongs to the remainder, and infinity has none"
+ZERO = "as in PyTorch: a remainder of zero has the sign of the dividend"
+REASONS = [
+    (r"test_has_names\[linalg-", "the extension linalg is not there"),
+    (r"test_has_names\[fft-", "the extension fft is not there"),
+    (r"test_has_names\[elementwise-imag\]", COMPLEX),
+    (r"test_has_names\[array_method-__complex__\]", COMPLEX),
+    (r"test_func_signature\[imag\]", COMPLEX),
+    (r"test_array_method_signature\[__complex__\]", COMPLEX),
+    (r"test_unary\[\w+\(.*(real|imag)\(x_i\)", COMPLEX),
+    (r"\[(floor_divide|__i?floordiv__)\(x1_i is .infinity and isfinite", QUOTIENT),
+    (r"\[(floor_divide|__i?floordiv__)\(isfinite\(x1_i\) and x1_i [<>] 0 and x2_i is .infinity\) -> -0", QUOTIENT),
+    (r"\[(remainder|__i?mod__)\(x1_i is -0 and x2_i > 0\)", ZERO),
+    (r"\[(remainder|__i?mod__)\(x1_i is \+0 and x2_i < 0\)", ZERO),
+]
+
+
+def pytest_collection_modifyitems(items):
+    used = set()
+    for item in items:
+        for pattern, reason in REASONS:
+            if re.search(pattern, item.nodeid):
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+                used.add(pattern)
+    unused = [pattern for pattern, _ in REASONS if pattern not in used]
+    if unused:
+        raise pytest.UsageError(f"no test of the suite has one of these names: {unused}")

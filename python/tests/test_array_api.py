@@ -1,0 +1,85 @@
+"""The namespace of the array API standard, as a library uses it that knows no other name of opfuse."""
+
+import math
+import subprocess
+import sys
+
+import opfuse
+import pytest
+
+import opfuse.array_api as xp
+
+
+def standardized(x):
+    """What a library does that takes arrays of any kind."""
+    space = x.__array_namespace__(api_version="2024.12")
+    return (x - space.mean(x, axis=0)) / space.std(x, axis=0, correction=1)
+
+
+def test_a_tensor_names_its_functions():
+    x = xp.reshape(xp.arange(6, dtype=xp.float64), (3, 2))
+    assert x.__array_namespace__() is xp
+    assert standardized(x).tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]
+    assert opfuse.compile(standardized)(x).tolist() == standardized(x).tolist()
+    with pytest.raises(ValueError, match="2099.12"):
+        x.__array_namespace__(api_version="2099.12")
+
+
+def test_every_listed_name_is_there():
+    assert len(set(xp.__all__)) == len(xp.__all__)
+    assert [name for name in xp.__all__ if not hasattr(xp, name)] == []
+    assert dir(xp) == sorted(xp.__all__)
+
+
+def test_arrays_of_no_dims_count_in_promotion_and_numbers_do_not():
+    single = xp.asarray([1.0, 2.0], dtype=xp.float32)
+    assert (xp.add(single, xp.asarray(1.0, dtype=xp.float64))).dtype == xp.float64
+    assert xp.add(single, 1.0).dtype == xp.float32
+    assert xp.result_type(xp.int8, xp.uint8) == xp.int16
+    assert xp.sum(xp.asarray([1, 2], dtype=xp.int8)).dtype == xp.int64
+    assert not xp.can_cast(xp.int64, xp.float32)
+
+
+def test_searches_sets_and_sorts():
+    x = xp.asarray([3, 1, 3, 2])
+    found = xp.unique_all(x)
+    assert found.values.tolist() == [1, 2, 3]
+    assert found.indices.tolist() == [1, 3, 0]
+    assert found.inverse_indices.tolist() == [2, 0, 2, 1]
+    assert found.counts.tolist() == [1, 1, 2]
+    assert xp.argsort(x, descending=True, stable=True).tolist() == [0, 2, 3, 1]
+    assert xp.searchsorted(xp.asarray([1, 2, 3]), x, side="right").tolist() == [3, 1, 3, 2]
+    assert [part.tolist() for part in xp.nonzero(x == 3)] == [[0, 2]]
+
+
+def test_odd_numbers():
+    x = xp.asarray([-0.0, 0.0, math.nan, -math.inf])
+    assert xp.signbit(x).tolist()[:2] == [True, False]
+    assert math.isnan(xp.sign(x).tolist()[2])
+    tiny = xp.nextafter(xp.asarray(0.0, dtype=xp.float64), xp.asarray(-1.0, dtype=xp.float64))
+    assert float(tiny) == -5e-324
+    assert xp.clip(xp.asarray([-300, 300], dtype=xp.int16), -1000, 100).tolist() == [-300, 100]
+    assert math.isnan(float(xp.max(x)))
+
+
+def test_a_mask_of_no_dims_is_an_index():
+    x = xp.asarray([1, 2])
+    assert x[xp.asarray(True)].shape == (1, 2)
+    assert x[xp.asarray(False)].shape == (0, 2)
+    x[xp.asarray(True)] = 7
+    assert x.tolist() == [7, 7]
+
+
+def test_devices_and_streams():
+    x = xp.asarray([1.0])
+    assert x.to_device(x.device).tolist() == [1.0]
+    with pytest.raises(TypeError, match="stream"):
+        x.to_device(x.device, stream=1)
+    with pytest.raises(TypeError, match="device"):
+        x.to_device(3)
+    assert xp.__array_namespace_info__().default_device() == x.device
+
+
+def test_the_package_loads_the_namespace_when_it_is_asked_for():
+    program = "import sys, opfuse; assert 'opfuse.array_api' not in sys.modules; opfuse.ones(1).__array_namespace__()"
+    subprocess.run([sys.executable, "-c", program], check=True)
