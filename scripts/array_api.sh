@@ -18,7 +18,7 @@ plugin=$(cd "$(dirname "${BASH_SOURCE[0]}")/../python/tests/array_api" && pwd)
 copy=$(mktemp -d)
 trap 'rm -r "$copy"' EXIT
 cp -r "$ARRAY_API_TESTS/." "$copy"
-"$python" -m pip install --quiet --disable-pip-version-check pytest 'hypothesis>=6.151' ndindex
+"$python" -m pip install --quiet --disable-pip-version-check pytest pytest-json-report 'hypothesis>=6.151' ndindex
 
 # The suite supposes that a library has complex numbers. These lines let it start where there are none.
 cd "$copy/array_api_tests"
