@@ -175,15 +175,16 @@ impl Overload {
         (self.has_out, !overload.is_empty(), usize::MAX - n_tensors, overload.clone())
     }
 
-    /// The arguments in the order of the schema. `None` if they do not fit.
-    fn bind(&self, call: &Call<'_, '_>, fit: Fit) -> PyResult<Option<Stack>> {
+    /// Puts the arguments on `stack`, in the order of the schema. Returns whether they fit.
+    ///
+    /// A stack has its first values inside it, so it is not returned: moving it would cost more than the binding.
+    fn bind(&self, call: &Call<'_, '_>, fit: Fit, stack: &mut Stack) -> PyResult<bool> {
         let given = call.n_positional();
         let spread = self.spread_from(call);
         if given > self.n_positional && spread.is_none() || self.has_out && !call.has_name("out") && !self.is_full(call)
         {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut stack = Stack::new();
         let mut n_named = 0;
         for (position, parameter) in self.parameters.iter().enumerate() {
             let value = if spread == Some(position) {
@@ -200,10 +201,10 @@ impl Overload {
             };
             match value {
                 Some(value) => stack.push(value),
-                None => return Ok(None),
+                None => return Ok(false),
             }
         }
-        Ok((n_named == call.named.len()).then_some(stack))
+        Ok(n_named == call.named.len())
     }
 
     /// Whether a call gives the written arguments by name, whatever they are called.
@@ -231,13 +232,16 @@ impl Overload {
 
     /// Calls the operator. `None` if the arguments do not fit.
     fn call<'py>(&self, py: Python<'py>, call: &Call<'_, 'py>, fit: Fit) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(mut stack) = self.bind(call, fit)? else { return Ok(None) };
+        let mut stack = Stack::new();
+        if !self.bind(call, fit, &mut stack)? {
+            return Ok(None);
+        }
         self.run(py, &mut stack)?;
         let given = |argument: usize| match argument < call.n_positional() && argument < self.n_positional {
             true => Some(call.at(argument).clone()),
             false => self.named(call, &self.parameters[argument]).map(|(_, object)| object.clone()),
         };
-        self.results(py, stack, given).map(Some)
+        self.results(py, &mut stack, given).map(Some)
     }
 
     fn run(&self, py: Python<'_>, stack: &mut Stack) -> PyResult<()> {
@@ -252,17 +256,19 @@ impl Overload {
     fn results<'py>(
         &self,
         py: Python<'py>,
-        mut stack: Stack,
+        stack: &mut Stack,
         given: impl Fn(usize) -> Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let object = |at: usize, value: Value| match self.returned.get(at).copied().flatten().and_then(&given) {
             Some(argument) => Ok(argument),
             None => object_of(py, value),
         };
-        if stack.len() == 1 {
-            return object(0, stack.remove(0));
+        if stack.len() == 1
+            && let Some(value) = stack.pop()
+        {
+            return object(0, value);
         }
-        let objects = stack.into_iter().enumerate().map(|(at, value)| object(at, value)).collect::<PyResult<Vec<_>>>();
+        let objects = stack.drain(..).enumerate().map(|(at, value)| object(at, value)).collect::<PyResult<Vec<_>>>();
         let objects = PyTuple::new(py, objects?)?;
         if objects.is_empty() {
             return Ok(py.None().into_bound(py));
