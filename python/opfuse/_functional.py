@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -37,6 +38,11 @@ def compile(function: Callable[..., Any] | None = None, /, **options: Any) -> An
         return lambda function: compile(function, **options)
     compiled = Compiled(function, **options)
     return compiled
+
+
+def _named(module: str, name: str) -> Any:
+    """What a module defines under that qualified name. Compiled functions are pickled as a call of this."""
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 class _Within:

@@ -98,6 +98,18 @@ impl PyCompiled {
         self.function.clone_ref(py)
     }
 
+    /// The name of the function.
+    #[getter]
+    fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.function.bind(py).getattr("__name__")
+    }
+
+    /// The name of the function in its module.
+    #[getter]
+    fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.function.bind(py).getattr("__qualname__")
+    }
+
     /// The report of what was compiled for the types seen last.
     fn explain(&self, py: Python<'_>) -> PyExplain {
         PyExplain(py.detach(|| self.compiled.explain()))
@@ -137,9 +149,35 @@ impl PyCompiled {
         Ok(format!("opfuse.compile({})", self.function.bind(py).repr()?))
     }
 
-    /// Pickled as the function and nothing of what was compiled: another process compiles it again.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Py<PyAny>,))> {
-        Ok((py.get_type::<PyCompiled>().into_any(), (self.function.clone_ref(py),)))
+    /// Pickled without what was compiled: another process compiles it again. A function that its module knows by name
+    /// is pickled by that name, as functions are. Any other, and what a program defines itself, is pickled with the
+    /// function.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        if let Some((module, name)) = slf.get().global_name(slf)? {
+            let named = py.import("opfuse._functional")?.getattr("_named")?;
+            return Ok((named, PyTuple::new(py, [module, name])?));
+        }
+        let function = slf.get().function.bind(py).clone();
+        Ok((py.get_type::<PyCompiled>().into_any(), PyTuple::new(py, [function])?))
+    }
+}
+
+impl PyCompiled {
+    /// The module and the qualified name that this object is found under, if there are such. Another process has
+    /// another main module.
+    fn global_name<'py>(&self, slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let py = slf.py();
+        let function = self.function.bind(py);
+        let (Ok(module), Ok(name)) = (function.getattr("__module__"), function.getattr("__qualname__")) else {
+            return Ok(None);
+        };
+        if module.eq("__main__")? {
+            return Ok(None);
+        }
+        let named = py.import("opfuse._functional")?.getattr("_named")?;
+        let is_this = named.call1((&module, &name)).is_ok_and(|found| found.is(slf));
+        Ok(is_this.then_some((module, name)))
     }
 }
 

@@ -124,6 +124,31 @@ def test_threads_share_a_compiled_function():
     assert found == [100.0] * 160
 
 
+@opfuse.compile
+def doubled(x):
+    """Twice as much."""
+    return x + x
+
+
+class Layer:
+    @opfuse.compile
+    def tripled(x):
+        return x * 3
+
+
+def test_decorated_functions_pickle_by_name():
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    assert pickle.loads(pickle.dumps(Layer.tripled)) is Layer.tripled
+    assert (doubled.__name__, Layer.tripled.__qualname__) == ("doubled", "Layer.tripled")
+
+    @opfuse.compile
+    def local(x):
+        return x
+
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(local)
+
+
 def test_compiled_functions_pickle():
     again = pickle.loads(pickle.dumps(opfuse.compile(layer)))
     parameters, x = sample()
