@@ -24,7 +24,7 @@ install() {
     "$python" -m pip install --quiet --disable-pip-version-check "$@"
 }
 
-install 'maturin>=1.9,<2' pytest mypy numpy
+install 'maturin>=1.9,<2' pytest mypy numpy nbclient ipykernel matplotlib
 if [ "${OPFUSE_PYTHON_TORCH:-0}" != 0 ]; then
     install torch
 fi
