@@ -248,17 +248,21 @@ impl<'a> Search<'a> {
             let (from, to) = (graph.inputs()[one.input], graph.outputs()[one.output]);
             let (old, new) = (&graph[from].ty, &graph[to].ty);
             let is_same = old == new && old.numel() > 0;
-            let is_last = self.last_read[from] <= index && step.outputs.contains(&to);
+            // An earlier step may have written to the input already: its result has the same memory.
+            let is_in_memory = |root: NodeId| root == from || self.input_of[root] == Some(one.input);
+            let is_read_later = |(id, _): (NodeId, _)| is_in_memory(id) && self.last_read[id] > index;
+            let is_last = !graph.nodes().any(is_read_later) && step.outputs.contains(&to);
             let is_taken = found.iter().any(|other| other.to == to);
             let written = region.outputs.iter().map(|(_, walk)| walk).find(|walk| walk.node == to);
             let Some(written) = written.filter(|_| is_same && is_last && !is_taken) else { continue };
             let is_there = |load: &super::region::Walk| {
-                let same = load.node == from && load.strides == written.strides && load.base == written.base;
-                graph.view_base(load.node) != from || (same && load.gather.is_none())
+                let root = graph.view_base(load.node);
+                let same = load.node == root && load.strides == written.strides && load.base == written.base;
+                !is_in_memory(root) || (same && load.gather.is_none())
             };
             // An operand that is stored unchanged is read when it is stored, which may be later.
             let is_kept = |value: &super::region::ValueId| match region.values[*value] {
-                Value::Load(load) => graph.view_base(region.loads[load].node) == from,
+                Value::Load(load) => is_in_memory(graph.view_base(region.loads[load].node)),
                 Value::Number(..)
                 | Value::Body(..)
                 | Value::Fold(..)
