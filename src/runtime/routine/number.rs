@@ -45,12 +45,7 @@ pub(super) trait Element: AnyBitPattern + Send + Sync {
     /// The element that stores a number of a scan.
     fn settle(running: Self::Running) -> Self;
     /// Calls `work` with the elements as numbers, and stores what it leaves in them.
-    fn with_wide<R>(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> R) -> R {
-        let mut wide: Vec<Self::Wide> = elements.iter().map(|element| element.widen()).collect();
-        let result = work(&mut wide);
-        elements.iter_mut().zip(wide).for_each(|(element, wide)| *element = Self::narrow(wide));
-        result
-    }
+    fn with_wide<R>(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> R) -> R;
 }
 
 macro_rules! floats {
@@ -117,6 +112,17 @@ macro_rules! halves {
             }
             fn settle(running: f32) -> $ty {
                 $ty::narrow(running.canonical())
+            }
+            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [f32]) -> R) -> R {
+                let mut wide: Vec<f32> = elements.iter().map(|element| element.widen()).collect();
+                let result = work(&mut wide);
+                // What was not written keeps its bits, also those of a NaN.
+                for (element, wide) in elements.iter_mut().zip(wide) {
+                    if element.widen().to_bits() != wide.to_bits() {
+                        *element = $ty::narrow(wide);
+                    }
+                }
+                result
             }
         }
     )*};
