@@ -25,13 +25,15 @@ pub(crate) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[At
 /// Marks `result` as a view of `operand`, made by a view op.
 pub(crate) fn marked(op: Op, operand: &Tensor, attrs: &[Attr], result: Tensor) -> Tensor {
     let step = ViewStep::new(op, attrs);
-    let (base, chain) = match operand.view_of() {
+    let (base, chain, has_history) = match operand.view_of() {
         // The result of `detach` is the base of its views as far as gradients are concerned.
-        Some(view) if view.is_differentiable => (view.base.clone(), view.chain.then(step)),
-        Some(_) | None => (operand.clone(), ViewChain::of(step)),
+        Some(view) if view.is_differentiable => (view.base.clone(), view.chain.then(step), view.made_with_grad),
+        Some(_) | None => (operand.clone(), ViewChain::of(step), true),
     };
     let (made_at, is_differentiable) = (result.version(), op != Op::Detach);
-    result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad: is_grad_enabled() })
+    // A view of a view that was made in no-grad mode has no history either.
+    let made_with_grad = has_history && is_grad_enabled();
+    result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad })
 }
 
 /// The kernel of `copy_`.
