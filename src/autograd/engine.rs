@@ -173,6 +173,7 @@ impl Task {
         // Post-order: a node is marked after everything reachable from it.
         let mut stack: Vec<(Arc<Node>, usize)> = Vec::new();
         for (edge, _) in roots {
+            self.reaches(edge);
             if seen.insert(key(&edge.node)) {
                 stack.push((edge.node.clone(), 0));
             }
@@ -181,7 +182,9 @@ impl Task {
                     self.mark(&node);
                     continue;
                 };
-                let next = next.as_ref().and_then(|edge| edge.resolved(self.started)).map(|edge| edge.node.clone());
+                let next = next.as_ref().and_then(|edge| edge.resolved(self.started));
+                next.iter().for_each(|edge| self.reaches(edge));
+                let next = next.map(|edge| edge.node.clone());
                 stack.push((node, position + 1));
                 if let Some(next) = next {
                     *self.missing.entry(key(&next)).or_default() += 1;
@@ -190,6 +193,16 @@ impl Task {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells a trace that gradients could flow on from a leaf, to other wanted edges.
+    fn reaches(&self, edge: &Edge) {
+        let Wanted::Sums(wanted) = &self.wanted else { return };
+        if let (Some(leaf), Some(observer)) = (edge.leaf(), observer())
+            && wanted.iter().flatten().any(|one| !Arc::ptr_eq(&one.node, &edge.node))
+        {
+            observer.on_reached(leaf);
         }
     }
 

@@ -39,7 +39,7 @@ pub use node::GradFn;
 pub(crate) use node::reserve as reserve_calls;
 pub(crate) use program::{GradientProgram, KeptTensors, ProgramHistory, Request, Values, record_program};
 pub(crate) use row::{replay, replay_until};
-pub(crate) use tape::Tape;
+pub(crate) use tape::{Tape, leads_to, reached};
 pub(crate) use views::Tensors;
 
 use crate::dispatch::builtins::Builtins;

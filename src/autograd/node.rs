@@ -101,13 +101,13 @@ pub(crate) struct Edge {
     pub(crate) node: Arc<Node>,
     pub(crate) output: usize,
     /// The leaf that the node accumulates gradients in. The leaf owns the node, so the edge keeps the leaf alive.
-    _leaf: Option<Tensor>,
+    leaf: Option<Tensor>,
 }
 
 impl Edge {
     /// The edge to a result of a recorded call.
     pub(crate) fn new(node: Arc<Node>, output: usize) -> Edge {
-        Edge { node, output, _leaf: None }
+        Edge { node, output, leaf: None }
     }
 
     /// Whether both lead to the same result.
@@ -126,9 +126,14 @@ impl Edge {
         }
     }
 
+    /// The leaf that it leads to.
+    pub(super) fn leaf(&self) -> Option<&Tensor> {
+        self.leaf.as_ref()
+    }
+
     /// The edge to a leaf, whose gradients `node` accumulates.
     pub(super) fn to_leaf(node: Arc<Node>, leaf: &Tensor) -> Edge {
-        Edge { node, output: 0, _leaf: Some(leaf.clone()) }
+        Edge { node, output: 0, leaf: Some(leaf.clone()) }
     }
 }
 

@@ -83,6 +83,43 @@ impl Places<'_> {
     }
 }
 
+/// Of each result, which of the operands a gradient of it flows to. An operand without history is reached by none.
+///
+/// # Errors
+/// If the history of a view cannot be recomputed.
+pub(crate) fn reached(operands: &[&Tensor], results: &[&Tensor]) -> Result<Vec<Vec<bool>>> {
+    let ends = operands.iter().map(|operand| gradient_edge(operand)).collect::<Result<Vec<_>>>()?;
+    let from = |result: &&Tensor| {
+        let mut found = vec![false; operands.len()];
+        let mut seen = HashSet::new();
+        let mut waiting: Vec<Edge> = gradient_edge(result)?.into_iter().collect();
+        while let Some(edge) = waiting.pop() {
+            if let Some(at) = ends.iter().position(|end| end.as_ref().is_some_and(|end| end.is_same(&edge))) {
+                found[at] = true;
+            } else if seen.insert(Arc::as_ptr(&edge.node).addr()) {
+                waiting.extend(edge.node.next.iter().flatten().cloned());
+            }
+        }
+        Ok(found)
+    };
+    results.iter().map(from).collect()
+}
+
+/// Whether a gradient that starts at an edge reaches a leaf.
+pub(crate) fn leads_to(edge: &Edge, leaf: &Tensor) -> bool {
+    let mut seen = HashSet::new();
+    let mut waiting = vec![edge.clone()];
+    while let Some(edge) = waiting.pop() {
+        if edge.leaf().is_some_and(|other| other.is_handle_of(leaf)) {
+            return true;
+        }
+        if seen.insert(Arc::as_ptr(&edge.node).addr()) {
+            waiting.extend(edge.node.next.iter().flatten().cloned());
+        }
+    }
+    false
+}
+
 impl Tape {
     /// The tape between operands, each with its position, and results. `None` if it has a call that cannot be copied.
     ///

@@ -7,7 +7,7 @@
 use super::gradients::Gradient;
 use super::panics::applied;
 use super::program::Joint;
-use crate::autograd::{Tape, contributions};
+use crate::autograd::{Tape, contributions, reached};
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::error::{Error, NotCaptured, Reason, Result};
@@ -68,12 +68,13 @@ pub(super) fn first<A, F: Function<A>>(
 }
 
 /// Records the function, and its gradients if they are wanted, in an abstract trace. `before` holds the gradients that
-/// leaves had before a call that has changed them.
+/// leaves had before a call that has changed them. The plain numbers at the positions `changing` become inputs.
 pub(super) fn on_shapes<A, F: Function<A>>(
     function: &F,
     inputs: &Flat,
     reads: Reads,
     before: GradientsBefore,
+    changing: &[usize],
 ) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
         let mut outputs = Flat::of(&applied(function, &inputs.with_tensors(handles))?);
@@ -85,7 +86,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
     let ((outputs, _, joint), captured): (_, Captured) =
-        tracer::trace_with(reads, before, &inputs.tensors, traced, all)?;
+        tracer::trace_with(reads, before, changing, &inputs.tensors, traced, all)?;
     if let (Ok(trace), true) = (&captured, gpu_of(inputs.tensors.iter().chain(&outputs)).is_some()) {
         let lifted = trace.lifted.iter().filter_map(tracer::Lifted::device);
         if let Some(reason) = mixed_devices(&inputs.tensors, outputs.iter().filter_map(device).chain(lifted)) {
@@ -126,16 +127,19 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let cotangents: Vec<Option<&Tensor>> = cotangents.iter().map(Some).collect();
     let wanted: Vec<&Tensor> = operands.iter().map(|(_, tensor)| *tensor).collect();
     let found = contributions(&roots, &wanted, &cotangents)?;
+    let reached = reached(&wanted, &roots)?;
     let mut gradients = Vec::new();
     let mut by_operand = Vec::new();
-    for ((position, _), parts) in operands.iter().zip(found) {
+    for (at, ((position, operand), parts)) in operands.iter().zip(found).enumerate() {
         let Some((first, rest)) = parts.split_first() else { continue };
         let sum = gradients.len();
         gradients.push(rest.iter().try_fold(first.clone(), |sum, part| sum.add(part))?);
         if !rest.is_empty() {
             gradients.extend(parts);
         }
-        by_operand.push((*position, Gradient { sum, parts: sum + 1..gradients.len() }));
+        let flows_from = reached.iter().map(|reached| reached[at]).collect();
+        let ty = TensorType::contiguous(operand.dtype(), operand.sizes());
+        by_operand.push((*position, Gradient { sum, parts: sum + 1..gradients.len(), flows_from, ty }));
     }
     let tape = Tape::between(&operands, &roots)?;
     let tape = tape.and_then(|tape| {

@@ -11,9 +11,11 @@
 use super::backoff::{Costs, Waited};
 use super::entry::Entry;
 use super::guard::Guard;
+use super::numbers::Template;
 use super::options::NewTypes;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::error::{NotCaptured, Reason};
+use crate::ir::Scalar;
 use crate::lru::Lru;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::Flat;
@@ -80,6 +82,10 @@ pub(super) struct Cells {
     has_kept: bool,
     /// The times of captures and runs.
     pub(super) costs: Costs,
+    /// Programs for any plain values in structures, by guard without these.
+    templates: Lru<Guard, Arc<Mutex<Template>>>,
+    /// The template that the last call ran.
+    ran_template: Option<Arc<Mutex<Template>>>,
 }
 
 /// The outcome of a cache look-up.
@@ -102,7 +108,49 @@ impl Cells {
             ran_deferred: false,
             has_kept: false,
             costs: Costs::default(),
+            templates: Lru::new(capacity),
+            ran_template: None,
         }
+    }
+
+    /// What may run for plain values that no program was captured with, if numbers are known that change.
+    pub(super) fn template(&mut self, inputs: &Flat) -> Option<Arc<Mutex<Template>>> {
+        if inputs.words.is_empty() || self.templates.len() == 0 {
+            return None;
+        }
+        self.follow_registrations();
+        let guard = Guard::of(inputs);
+        if self.by_guard.get(&guard).is_some() {
+            return None;
+        }
+        self.templates.get(&guard.of_any_words()).cloned()
+    }
+
+    /// Notes the plain numbers of a trace with these inputs.
+    pub(super) fn note_numbers(&mut self, inputs: &Flat, numbers: &[Scalar]) {
+        if inputs.words.is_empty() || numbers.is_empty() {
+            return;
+        }
+        let guard = Guard::of(inputs).of_any_words();
+        let known = self.templates.get(&guard).cloned();
+        let template = known.unwrap_or_default();
+        lock(&template).note(&inputs.words, numbers);
+        self.templates.put(guard, template);
+    }
+
+    /// Records that a call ran a template.
+    pub(super) fn runs_template(&mut self, template: Arc<Mutex<Template>>, is_captured: bool) {
+        self.counts.calls += 1;
+        let count = if is_captured { &mut self.counts.captures } else { &mut self.counts.hits };
+        *count += 1;
+        self.inline = None;
+        self.ran_deferred = false;
+        self.ran_template = Some(template);
+    }
+
+    /// The template that the last call ran.
+    pub(super) fn ran_template(&self) -> Option<Arc<Mutex<Template>>> {
+        self.ran_template.clone()
     }
 
     /// The cell for inputs of these types. If there is none it is added, unless `frozen` and the cache is not empty.
@@ -111,6 +159,7 @@ impl Cells {
         self.counts.calls += 1;
         self.inline = None;
         self.ran_deferred = false;
+        self.ran_template = None;
         // Most calls have the same types as the last one.
         if let Some(cell) = self.by_guard.newest_if(|guard| guard.holds(inputs)).cloned() {
             return self.hit(&cell, inputs, frozen);
@@ -134,6 +183,7 @@ impl Cells {
         if self.generation != now {
             self.generation = now;
             self.by_guard.clear();
+            self.templates.clear();
             self.breaks.clear();
         }
     }
@@ -152,6 +202,7 @@ impl Cells {
         self.counts.hits += 1;
         self.inline = None;
         self.ran_deferred = false;
+        self.ran_template = None;
         Some(cell)
     }
 
@@ -195,6 +246,7 @@ impl Cells {
         self.counts.eager += 1;
         self.inline = Some(reason);
         self.ran_deferred = false;
+        self.ran_template = None;
     }
 
     /// Records that a call ran in segments.
@@ -244,6 +296,11 @@ impl Cells {
     pub(super) fn counts(&self) -> Counts {
         Counts { entries: self.by_guard.len(), ..self.counts }
     }
+}
+
+/// The state of a template.
+pub(super) fn lock(template: &Mutex<Template>) -> MutexGuard<'_, Template> {
+    template.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The place of one program. Concurrent first calls meet here, and one of them builds it.

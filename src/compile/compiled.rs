@@ -6,9 +6,10 @@
 //! reason. Programs are cached by input types, with LRU eviction.
 
 use super::capture::{self, Capture};
-use super::cells::{Break, Building, Cell, Cells, Counts, Found};
+use super::cells::{Break, Building, Cell, Cells, Counts, Found, lock};
 use super::entry::Entry;
 use super::explain::Explain;
+use super::numbers::Outline;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::panics::{applied, guarded};
 use super::program::{Joint, Program};
@@ -87,6 +88,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
             self.count(|cells| cells.counts_mut().calls += 1);
             return self.run_deferred(&inputs);
         }
+        if let Some(output) = self.call_with_numbers(&inputs, stance) {
+            return output;
+        }
         let found = self.count(|cells| cells.find(&inputs, stance == Stance::FailOnRecompile));
         match found {
             Found::Cell(cell) => self.call_at(&cell, &inputs),
@@ -95,6 +99,62 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 Err(Error::argument("compile", what))
             }
         }
+    }
+
+    /// A call with plain values that no program was captured with, where a program takes changing numbers as inputs. It
+    /// traces the function to find them. `None` if no such program can run.
+    fn call_with_numbers(&self, inputs: &Flat, stance: Stance) -> Option<Result<F::Output>> {
+        if stance != Stance::Default || self.options.determinism == Determinism::Checked {
+            return None;
+        }
+        let template = self.count(|cells| cells.template(inputs))?;
+        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+        loop {
+            let changing = lock(&template).changing()?;
+            let (first_id, now) = (Tensor::upcoming_id(), GradientsBefore::default());
+            let traced = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now, &changing));
+            let Ok(Ok((mut trace, joint))) = traced else {
+                lock(&template).misses();
+                return None;
+            };
+            let outline = Outline::of(&trace, &joint);
+            if lock(&template).compare(&trace.numbers) {
+                // One more number changes: it becomes an input, too.
+                lock(&template).misses();
+                continue;
+            }
+            let known = lock(&template).fitting(&outline);
+            let known = known.filter(|known| known.is_of_numbers(&trace, first_id) && known.holds(&tensors));
+            let is_captured = known.is_none();
+            let (program, lifted) = match known {
+                Some(program) => (program, Some(std::mem::take(&mut trace.lifted))),
+                None => {
+                    if lock(&template).has_program() {
+                        lock(&template).misses();
+                    }
+                    let program = guarded(|| Program::build(trace, joint, &self.settings(inputs))).ok()?;
+                    let program = Arc::new(program);
+                    lock(&template).put(program.clone(), outline);
+                    (program, None)
+                }
+            };
+            if program.has_aliased_writes(&tensors) {
+                return None;
+            }
+            self.count(|cells| cells.runs_template(template.clone(), is_captured));
+            let ran = guarded(|| program.run_with(&tensors, lifted.as_deref().unwrap_or(program.lifted())));
+            return Some(match ran {
+                Err(error) if program.has_effects() && !is_of_memory(&error) => applied(&self.function, inputs),
+                Err(error) => Err(error),
+                Ok(flat) => flat.tree_unflatten().ok_or_else(other_outputs),
+            });
+        }
+    }
+
+    /// How graphs for these inputs are built.
+    fn settings(&self, inputs: &Flat) -> Settings {
+        let device = capture::gpu_of(&inputs.tensors);
+        Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, type_name::<F>()) }
     }
 
     /// A call whose program belongs in `cell`.
@@ -246,7 +306,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             let tensor = format!("input {input}").into();
             return self.entry(Err(NotCaptured::RequiresGradChanged { tensor }.into()), inputs);
         }
-        match guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), before)) {
+        match guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), before, &[])) {
             Ok(captured) => self.entry(captured, inputs),
             Err(error @ Error::OutOfMemory { .. }) => Err(error),
             Err(error) => {
@@ -261,7 +321,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     fn check(&self, cell: &Cell, entry: &Entry, inputs: &Flat) {
         let Entry::Graph(program) = entry else { return };
         let now = GradientsBefore::default();
-        let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now));
+        let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now, &[]));
         let says_nothing = matches!(&again, Err(Error::OutOfMemory { .. }));
         if !says_nothing && !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
             let entry = self.entry(Err(NotCaptured::ChangesByCall.into()), inputs);
@@ -300,9 +360,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 _ => Entry::Eager(why.into()),
             });
         }
-        let device = capture::gpu_of(&inputs.tensors);
-        let settings =
-            Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, type_name::<F>()) };
+        if let Ok((trace, _)) = &captured {
+            self.count(|cells| cells.note_numbers(inputs, &trace.numbers));
+        }
+        let settings = self.settings(inputs);
         let program = match captured {
             Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
                 Err(error @ Error::OutOfMemory { .. }) => return Err(error),
@@ -361,7 +422,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let mut traffic = Vec::new();
         let parts = guarded(|| {
-            program.run_by(&tensors, &[], |tuned, arrays| {
+            program.run_by(&tensors, &[], program.lifted(), |tuned, arrays| {
                 let (results, counted) = tuned.built().executable.run_counted(arrays)?;
                 traffic = counted;
                 Ok(results)
@@ -427,6 +488,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if self.count(|cells| cells.ran_deferred()) {
             let nothing = || Explain::eager(NotCaptured::ComputesNothing.into());
             return self.largest_segment().unwrap_or_else(nothing);
+        }
+        if let Some(template) = self.count(|cells| cells.ran_template()) {
+            let template = lock(&template);
+            if let Some(program) = template.program() {
+                return Explain { changing_numbers: template.n_inputs(), ..program.explain() };
+            }
         }
         let cell = match self.count(|cells| cells.latest()) {
             Ok(cell) => cell,

@@ -15,8 +15,9 @@ use crate::autograd::{GradientProgram, KeptTensors, ProgramHistory, Request, Tap
 use crate::device::Device;
 use crate::eager::{self, Argument};
 use crate::error::Result;
+use crate::ir::attrs::{Full, ints};
 use crate::ir::passes::{Halves, Kept, extract, omit};
-use crate::ir::{Attr, Attrs, Graph, NodeId, Op};
+use crate::ir::{Attr, Attrs, Graph, NodeId, Op, Scalar, TensorType};
 use crate::lru::Lru;
 use crate::ops::element::scalar_in;
 use crate::runtime::Array;
@@ -35,6 +36,10 @@ pub(super) struct Gradient {
     pub(super) sum: usize,
     /// The contributions, if there are several.
     pub(super) parts: Range<usize>,
+    /// Whether a gradient of each differentiable result flows to the input. It does where it is zero, too.
+    pub(super) flows_from: Vec<bool>,
+    /// The type of the input, with dense strides.
+    pub(super) ty: TensorType,
 }
 
 /// The backward pass of a program.
@@ -213,16 +218,44 @@ impl Variant {
         let mut wanted = backward.clone();
         let outputs = edges(operands, request.is_apart);
         wanted.set_outputs(outputs.iter().flatten().map(|&at| backward.outputs()[at]).collect());
-        let (graph, found) = without(&wanted, n_kept, request)?;
-        let (graph, inputs) = extract(&graph, &[], graph.outputs())?;
+        let (mut graph, found) = without(&wanted, n_kept, request)?;
         let mut found = found.into_iter();
         let places = outputs.iter().map(|output| output.and_then(|_| found.next().flatten())).collect();
+        let places = as_flows(&mut graph, places, operands, request)?;
+        let (graph, inputs) = extract(&graph, &[], graph.outputs())?;
         let tuned = match graph.outputs().is_empty() {
             true => None,
             false => Some(Tuned::build(graph, Subject::Backward, Vec::new(), settings)?),
         };
         Ok(Variant { tuned, inputs, places })
     }
+}
+
+/// Gives zeros to inputs that gradients flow to, where `graph` computes none: a formula may make zeros without its
+/// gradient. Takes back those of inputs that no gradient flows to.
+fn as_flows(
+    graph: &mut Graph,
+    mut places: Vec<Option<usize>>,
+    operands: &[Option<Gradient>],
+    request: &Request,
+) -> Result<Vec<Option<usize>>> {
+    let mut outputs = graph.outputs().to_vec();
+    let mut edges = places.iter_mut();
+    for operand in operands {
+        let n_edges = operand.as_ref().map_or(1, |gradient| gradient.parts.len().max(1));
+        let mut own: SmallVec<[&mut Option<usize>; 4]> = edges.by_ref().take(n_edges).collect();
+        let Some(Gradient { flows_from, ty, .. }) = operand else { continue };
+        let flows = flows_from.iter().zip(&request.has_cotangent).any(|(flows, has)| *flows && *has);
+        if !flows {
+            own.iter_mut().for_each(|place| **place = None);
+        } else if own.iter().all(|place| place.is_none()) {
+            let attrs = Full { size: ints(&ty.sizes), fill_value: Scalar::Int(0), dtype: Some(ty.dtype) };
+            outputs.push(graph.add(Op::Full, &[], attrs.into())?);
+            *own[0] = Some(outputs.len() - 1);
+        }
+    }
+    graph.set_outputs(outputs);
+    Ok(places)
 }
 
 /// The gradient output for each edge of the recorded call: one edge per contribution. If sums are returned, only the
@@ -232,7 +265,7 @@ fn edges(operands: &[Option<Gradient>], is_apart: bool) -> Vec<Option<usize>> {
     for operand in operands {
         match operand {
             Some(Gradient { parts, .. }) if is_apart && !parts.is_empty() => edges.extend(parts.clone().map(Some)),
-            Some(Gradient { sum, parts }) => {
+            Some(Gradient { sum, parts, .. }) => {
                 edges.push(Some(*sum));
                 edges.extend(parts.clone().skip(1).map(|_| None));
             }

@@ -86,6 +86,12 @@ impl Guard {
         }
     }
 
+    /// The same guard for any plain values, as many as these.
+    pub(super) fn of_any_words(self) -> Guard {
+        let n_words = self.words.len() as u64;
+        Guard { words: Words::from_slice(&[n_words]), ..self }
+    }
+
     /// Whether these inputs satisfy the guard.
     pub fn holds(&self, inputs: &Flat) -> bool {
         self.words == inputs.words && self.holds_of(&inputs.tensors.iter().collect::<TensorRefs<'_>>())

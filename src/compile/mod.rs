@@ -14,6 +14,7 @@ mod escaped;
 pub mod explain;
 mod gradients;
 pub(crate) mod guard;
+mod numbers;
 pub(crate) mod options;
 pub(crate) mod output_form;
 mod panics;

@@ -6,6 +6,7 @@
 
 use super::explain::Explain;
 use super::gradients::{Gradient, Gradients};
+use super::numbers::are_alike;
 use super::output_form::OutputForm;
 use super::passes_page::Subject;
 use super::separation::{Separation, input_behind};
@@ -93,6 +94,7 @@ impl Program {
             strides,
             mut inference,
             has_repeats,
+            numbers: _,
         } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
@@ -209,7 +211,7 @@ impl Program {
         let lifted = self.lifted.iter().map(|lifted| match lifted {
             Lifted::Tensor(tensor) => Some(Cow::Borrowed(tensor)),
             Lifted::Gradient(..) => lifted.tensor(inputs).ok(),
-            Lifted::Draw { .. } | Lifted::Declared => None,
+            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => None,
         });
         let lifted: SmallVec<[Option<Cow<'_, Tensor>>; 4]> = lifted.collect();
         let all = || inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
@@ -227,6 +229,11 @@ impl Program {
             };
             target.is_some_and(shares)
         })
+    }
+
+    /// The lifted inputs.
+    pub(super) fn lifted(&self) -> &[Lifted] {
+        &self.lifted
     }
 
     /// Whether the function may have written or drawn before it found a value out of range. A program that fails has
@@ -258,6 +265,13 @@ impl Program {
             && lifted.zip(&self.lifted).all(|(one, other)| one.is_same(other))
     }
 
+    /// Whether a trace with other plain numbers has the same graph and fitting inputs. `first_id` is the first tensor
+    /// that the trace may have made.
+    pub(super) fn is_of_numbers(&self, trace: &Trace, first_id: u64) -> bool {
+        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| gradients.joint());
+        are_alike(&self.lifted, &trace.lifted, first_id) && *graph == trace.graph
+    }
+
     /// The report of the program, with that of its backward pass.
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(gradients.explain()));
@@ -270,15 +284,21 @@ impl Program {
     /// # Errors
     /// If there is not enough memory, if an index is out of range, or if an input cannot be written to.
     pub(super) fn run(&self, inputs: &[&Tensor], keys: &[Tensor]) -> Result<Flat> {
-        self.run_by(inputs, keys, Tuned::run)
+        self.run_by(inputs, keys, &self.lifted, Tuned::run)
     }
 
-    /// Like [`Program::run`], where `run` runs the executable.
+    /// Like [`Program::run`], with the lifted inputs of another trace that fits.
+    pub(super) fn run_with(&self, inputs: &[&Tensor], lifted: &[Lifted]) -> Result<Flat> {
+        self.run_by(inputs, &[], &lifted[..self.lifted.len()], Tuned::run)
+    }
+
+    /// Like [`Program::run`] with these lifted inputs, where `run` runs the executable.
     #[inline]
     pub(super) fn run_by(
         &self,
         inputs: &[&Tensor],
         keys: &[Tensor],
+        from: &[Lifted],
         run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
         if self.is_plain {
@@ -292,7 +312,7 @@ impl Program {
         }
         let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
         let mut keys = keys.iter();
-        for one in &self.lifted {
+        for one in from {
             let drawn = if let Lifted::Draw { .. } = one { keys.next() } else { None };
             lifted.push(drawn.map_or_else(|| one.tensor(inputs), |key| Ok(Cow::Borrowed(key)))?);
         }

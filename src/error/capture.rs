@@ -171,6 +171,21 @@ NotCaptured {
     }
         "leaf_made" => "result {result} is computed by the function, which sets its requires_grad";
         "set `requires_grad` of the result after the call";
+    /// A result is the gradient of a leaf that the function made, and another result has a history that leads there.
+    LeafKept {
+        /// The position of the result.
+        result: usize,
+    }
+        "leaf_kept" => "result {result} is the gradient of a leaf that the function made and that another result \
+                        keeps";
+        "return a clone of the gradient";
+    /// The function writes to a tensor from outside that is a view with a history.
+    ViewWritten {
+        /// The tensor: which input, or its dtype and sizes.
+        tensor: Box<str>,
+    }
+        "view_written" => "the function writes to {tensor}, a view that gradients flow through";
+        "pass the tensor that it is a view of, or a detached view";
     /// A call of the function changes whether a tensor from outside the function requires gradients.
     RequiresGradChanged {
         /// The tensor: which input, or its dtype and sizes.

@@ -86,6 +86,9 @@ pub(crate) trait Observer: Sync {
     /// Called for a tensor whose gradient a function asks for.
     fn on_wanted(&self, tensor: &Tensor);
 
+    /// Called for a leaf that a backward pass for other tensors reaches.
+    fn on_reached(&self, leaf: &Tensor);
+
     /// Called when a function asks about the history of a tensor.
     fn on_history(&self, tensor: &Tensor, method: &str);
 

@@ -2,7 +2,7 @@
 //!
 //! A structure is flattened into its tensors and a few words. The words hold the variants of options and enums, the
 //! lengths of vectors, and plain values. They are part of an input's type: if they change, the function is captured
-//! again.
+//! again. Numbers that keep changing become inputs.
 
 use crate::tensor::handle::Tensor;
 use crate::tensor::names::Names;

@@ -126,12 +126,31 @@ impl Values for Graph {
 
     fn call(&mut self, op: Op, args: &[&NodeId], attrs: &[Attr]) -> Result<NodeId> {
         let args: Vec<NodeId> = args.iter().map(|&&arg| arg).collect();
+        let args = match op.is_window() {
+            true => vec![with_own_strides(self, args[0])?],
+            false => args,
+        };
         self.add(op, &args, Attrs::from(attrs))
     }
 
     fn sizes(&self, value: &NodeId) -> Sizes {
         self[*value].ty.sizes.clone()
     }
+}
+
+/// The value, whose dims of size 1 have the strides that a view gives them. Those of a value are left open: a fill may
+/// have stride 0 there, which a view of the memory would refuse.
+pub(crate) fn with_own_strides(graph: &mut Graph, value: NodeId) -> Result<NodeId> {
+    let ty = &graph[value].ty;
+    let dims: SmallVec<[i64; 4]> = (0..ty.rank()).filter(|&dim| ty.sizes[dim] == 1).map(|dim| dim as i64).collect();
+    let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
+    let all: SmallVec<[usize; 4]> = dims.iter().map(|&dim| dim as usize).collect();
+    let again = all.iter().fold(layout.squeeze(&all), |layout, &dim| layout.unsqueeze(dim));
+    if again.strides == layout.strides {
+        return Ok(value);
+    }
+    let dense = graph.add(Op::Squeeze, &[value], smallvec![Attr::Ints(dims.clone())])?;
+    dims.iter().try_fold(dense, |value, &dim| graph.add(Op::Unsqueeze, &[value], smallvec![Attr::int(dim)]))
 }
 
 /// Applies a chain to `base`.

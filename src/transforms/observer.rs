@@ -77,6 +77,10 @@ impl Observer for Transforms {
         tracer::on_wanted(tensor);
     }
 
+    fn on_reached(&self, leaf: &Tensor) {
+        tracer::on_reached(leaf);
+    }
+
     fn on_history(&self, tensor: &Tensor, method: &str) {
         tracer::on_history(tensor, method);
     }

@@ -6,6 +6,7 @@ use opfuse::dispatch::{Array, Dispatcher, Stack, Value};
 use opfuse::ir::Layout;
 use opfuse::{DType, Error, Result, Scalar, Tensor, autocast, no_autocast, set_default_dtype};
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Calls an operator by its full name; the tensors among its results, lists flattened.
@@ -58,6 +59,20 @@ pub(crate) fn first(tensor: &Tensor) -> Result<f64> {
         DType::U8 => read!(u8, |x| f64::from(*x)),
         DType::Bool => read!(bool, |x| f64::from(*x)),
     })
+}
+
+thread_local! {
+    static RATE: Cell<f64> = const { Cell::new(0.5) };
+}
+
+/// Sets the number that the function is given beside its inputs.
+pub(crate) fn set_rate(rate: f64) {
+    RATE.set(rate);
+}
+
+/// The number that the function is given beside its inputs.
+pub(crate) fn rate() -> Scalar {
+    Scalar::Float(RATE.get())
 }
 
 /// The gradient of a leaf.

@@ -1,6 +1,6 @@
 //! The eager twin against the compiled twin: everything that can be observed, after every call.
 
-use super::calls::over;
+use super::calls::{over, set_rate};
 use super::given::{Before, Made};
 use super::interpret::open;
 use super::known::is_documented;
@@ -12,7 +12,7 @@ use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Determinism, Stance, 
 use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::fusion::{Options, Order};
-use opfuse::{Device, Error, Generator, Result, Tensor, manual_seed};
+use opfuse::{Device, Error, Generator, Result, Tensor, TensorStruct, manual_seed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -43,11 +43,23 @@ struct Fact {
 pub(crate) type Body<'a> = &'a (dyn Fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>> + Sync + Send);
 
 /// Makes the inputs of the call of that number, beside captured tensors and the call before.
-pub(crate) type Inputs<'a> = &'a dyn Fn(usize, &[Tensor], &Before) -> Result<Made>;
+pub(crate) type Inputs<'a> = &'a (dyn Fn(usize, &[Tensor], &Before) -> Result<Made> + Sync);
+
+/// Inputs with a plain number.
+#[derive(TensorStruct)]
+struct Rated {
+    inputs: Vec<Tensor>,
+    rate: f64,
+}
+
+/// The plain numbers of the calls.
+const RATES: [f64; 4] = [0.5, 0.25, -0.0, 3.0];
+/// How many threads call a function at last.
+const THREADS: usize = 3;
 
 /// A function and how it is called.
 pub(crate) struct Calls<'a> {
-    pub(crate) captured: &'a dyn Fn() -> Result<Made>,
+    pub(crate) captured: &'a (dyn Fn() -> Result<Made> + Sync),
     pub(crate) inputs: Inputs<'a>,
     pub(crate) n_calls: usize,
     pub(crate) settings: &'a Settings,
@@ -126,27 +138,63 @@ fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
         breaks: if case.settings.whole { BreakPolicy::Eager } else { BreakPolicy::Allow },
         ..CompileOptions::default()
     };
-    let compiled = compile_with(|inputs: &[Tensor]| body(&captured[1].tensors, inputs), options);
+    let plain = compile_with(|inputs: &[Tensor]| body(&captured[1].tensors, inputs), options.clone());
+    let with_rate = |given: &Rated| {
+        set_rate(given.rate);
+        body(&captured[1].tensors, &given.inputs)
+    };
+    let rated = compile_with(with_rate, options);
+    let call_at = |call: usize, inputs: &[Tensor]| match case.settings.rates {
+        true => rated.call(&Rated { inputs: inputs.to_vec(), rate: RATES[call % RATES.len()] }),
+        false => plain.call(inputs),
+    };
+    let eager_at = |call: usize, inputs: &[Tensor]| {
+        if case.settings.rates {
+            set_rate(RATES[call % RATES.len()]);
+        }
+        body(&captured[0].tensors, inputs)
+    };
     let mut kept: [Vec<Tensor>; 2] = [Vec::new(), Vec::new()];
     let mut before = [Before::default(), Before::default()];
     for call in 0..case.n_calls {
         let eager = {
             let _eager = stance(Stance::Eager);
-            let run = |inputs: &[Tensor]| body(&captured[0].tensors, inputs);
+            let run = |inputs: &[Tensor]| eager_at(call, inputs);
             observe(case, call, &captured[0], &run, &mut before[0])
         };
-        let run = |inputs: &[Tensor]| compiled.call(inputs);
+        let run = |inputs: &[Tensor]| call_at(call, inputs);
         let found = observe(case, call, &captured[1], &run, &mut before[1]);
         compare(call, &eager, &found)?;
         kept.iter_mut().zip(&before).for_each(|(kept, before)| kept.extend(before.results.iter().cloned()));
     }
-    note(&compiled.counts());
+    note(&if case.settings.rates { rated.counts() } else { plain.counts() });
     let facts = kept.map(|kept| {
         let mut facts = Vec::new();
         kept.iter().enumerate().for_each(|(i, tensor)| look(&mut facts, &format!("kept result {i}"), tensor));
         facts
     });
-    compare(case.n_calls, &facts[0], &facts[1])
+    compare(case.n_calls, &facts[0], &facts[1])?;
+    let is_alone = captured[0].tensors.is_empty() && captured[0].memories.is_empty() && !case.settings.draws;
+    if !(case.settings.shared && is_alone) {
+        return Ok(());
+    }
+    let on_a_thread = || {
+        for call in (0..case.n_calls).rev() {
+            let eager = {
+                let _eager = stance(Stance::Eager);
+                let run = |inputs: &[Tensor]| eager_at(call, inputs);
+                observe(case, call, &captured[0], &run, &mut Before::default())
+            };
+            let run = |inputs: &[Tensor]| call_at(call, inputs);
+            let found = observe(case, call, &captured[1], &run, &mut Before::default());
+            compare(call, &eager, &found)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(on_a_thread)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("panics are observed"))
+    })
 }
 
 /// What a difference is about, gravest first.
@@ -282,6 +330,12 @@ fn observe(
         let drawn = Generator::default_of(Device::CPU).map(|generator| generator.state());
         facts.push(Fact { kind: "draws", place: "the generator".into(), value: format!("{drawn:?}") });
     }
+    // A hook of a result does not see gradients that flow there through other results of a compiled call.
+    let is_alone = outputs.iter().filter(|output| output.requires_grad()).count() == 1;
+    let kept: Vec<(String, &Tensor)> = match case.settings.hooks && is_alone {
+        true => names("result", &outputs).filter(|(_, output)| hooked(output)).collect(),
+        false => Vec::new(),
+    };
     let outcome = match catch_unwind(AssertUnwindSafe(|| afterwards(case.settings.after, &outputs, leaves()))) {
         Ok(Ok(extra)) => {
             for (i, extra) in extra.iter().enumerate() {
@@ -298,6 +352,7 @@ fn observe(
     };
     facts.push(Fact { kind: "outcome", place: "backward".into(), value: outcome });
     gradients(&mut facts, leaves(), " after backward");
+    gradients(&mut facts, kept.into_iter(), " after backward");
     if case.settings.clears {
         for tensor in captured.tensors.iter().chain(&captured.leaves) {
             let cleared = tensor.set_grad(None);
@@ -310,6 +365,14 @@ fn observe(
 
 fn names<'a>(what: &'a str, tensors: &'a [Tensor]) -> impl Iterator<Item = (String, &'a Tensor)> {
     tensors.iter().enumerate().map(move |(i, tensor)| (format!("{what} {i}"), tensor))
+}
+
+/// Keeps the gradient of a result with a history, and changes it by a hook. Returns whether it has one.
+fn hooked(output: &Tensor) -> bool {
+    let hook = |gradient: &Tensor| gradient.mul(2.0).map(Some);
+    output.requires_grad()
+        && !output.is_leaf()
+        && output.retain_grad().and_then(|()| output.register_hook(hook)).is_ok()
 }
 
 /// Gradients of the results; returned are those that `grad` gives.

@@ -6,7 +6,7 @@
 
 use super::calls::{
     call, counting, default, first, first_of, gradient, gradients, inference, inferred, item, leaf, lower, not_lower,
-    over, quiet, recording,
+    over, quiet, rate, recording,
 };
 use super::compare::check;
 use super::given::{Before, Made};
@@ -29,6 +29,9 @@ pub(crate) const PLAIN: Settings = Settings {
     around: [None, None, None, None],
     after: After::Backward,
     clears: false,
+    rates: false,
+    hooks: false,
+    shared: false,
 };
 
 #[test]

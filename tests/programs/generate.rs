@@ -46,6 +46,8 @@ struct Writer {
 /// The program of a seed.
 pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
+    // What came later draws from numbers of its own, so that a seed stays the same program.
+    let mut extra = Random::new(!seed);
     let style = Style::new(&mut random);
     let mut captured = Tensors::default();
     for _ in 0..random.pick(&[0, 0, 1, 1, 2, 3]) {
@@ -73,6 +75,9 @@ pub(crate) fn generate(seed: u64) -> Case {
         around: around(&mut random),
         after: random.pick(&[After::Nothing, After::Backward, After::Backward, After::Backward, After::Twice]),
         clears: random.percent(50),
+        rates: extra.percent(15),
+        hooks: extra.percent(10),
+        shared: extra.percent(10),
     };
     let features = Features {
         writes: random.percent(70),
@@ -98,7 +103,27 @@ pub(crate) fn generate(seed: u64) -> Case {
     if writer.random.percent(12) && !writer.failed {
         writer.trains(&mut frame, &mut case.body);
     }
+    if case.settings.rates {
+        rated(&mut case.body, &mut extra);
+    }
     case
+}
+
+/// Replaces half of the constants by the number that the function is given.
+fn rated(block: &mut Block, random: &mut Random) {
+    for statement in &mut block.statements {
+        let scalars: Vec<&mut Arg> = match statement {
+            Statement::Call { args, .. } => args.iter_mut().collect(),
+            Statement::Method { scalar, method, .. } if method.takes_scalar => vec![scalar],
+            _ => Vec::new(),
+        };
+        for scalar in scalars {
+            if matches!(scalar, Arg::Scalar(_)) && random.percent(50) {
+                *scalar = Arg::Rate;
+            }
+        }
+        statement.blocks_mut().into_iter().for_each(|block| rated(block, random));
+    }
 }
 
 /// Guards around some calls of some programs.

@@ -1,7 +1,8 @@
 //! Runs a program on tensors.
 
 use super::calls::{
-    Held, call, counting, default, first, gradient, gradients, inference, item, lower, not_lower, quiet, recording,
+    Held, call, counting, default, first, gradient, gradients, inference, item, lower, not_lower, quiet, rate,
+    recording,
 };
 use super::methods::Method;
 use super::program::{Arg, Block, Guard, Reading, Statement, Var, Wrapper};
@@ -145,6 +146,7 @@ impl Frame {
         match arg {
             Arg::Scalar(scalar) => *scalar,
             Arg::Number(number) => Scalar::Float(self.number(*number)),
+            Arg::Rate => rate(),
             _ => Scalar::Int(0),
         }
     }
@@ -165,7 +167,7 @@ impl Frame {
             Arg::Ints(numbers) => Value::IntList(numbers.as_slice().into()),
             Arg::Floats(numbers) => Value::FloatList(numbers.clone()),
             Arg::Bools(flags) => Value::BoolList(flags.clone()),
-            Arg::Scalar(_) | Arg::Number(_) => Value::Scalar(self.scalar(arg)),
+            Arg::Scalar(_) | Arg::Number(_) | Arg::Rate => Value::Scalar(self.scalar(arg)),
             Arg::DType(dtype) => Value::DType(*dtype),
             Arg::Format(format) => Value::MemoryFormat(*format),
         }

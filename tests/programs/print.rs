@@ -232,6 +232,7 @@ fn float(number: f64) -> String {
 fn scalar_text(arg: &Arg) -> String {
     match arg {
         Arg::Number(number) => format!("Scalar::Float(n{number})"),
+        Arg::Rate => "rate()".into(),
         Arg::Scalar(Scalar::Float(number)) => format!("Scalar::Float({})", float(*number)),
         Arg::Scalar(other) => format!("Scalar::{other:?}"),
         _ => "Scalar::Int(0)".into(),
@@ -254,7 +255,7 @@ fn value(arg: &Arg) -> String {
         Arg::Ints(numbers) => format!("Value::IntList(vec!{numbers:?}.into())"),
         Arg::Floats(numbers) => format!("Value::FloatList(vec!{numbers:?})"),
         Arg::Bools(flags) => format!("Value::BoolList(vec!{flags:?})"),
-        Arg::Scalar(_) | Arg::Number(_) => format!("Value::Scalar({})", scalar_text(arg)),
+        Arg::Scalar(_) | Arg::Number(_) | Arg::Rate => format!("Value::Scalar({})", scalar_text(arg)),
         Arg::DType(dtype) => format!("Value::DType(DType::{dtype:?})"),
         Arg::Format(format) => format!("Value::MemoryFormat(MemoryFormat::{format:?})"),
     }

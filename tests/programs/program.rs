@@ -26,6 +26,8 @@ pub(crate) enum Arg {
     Scalar(Scalar),
     /// A number that was read, as a scalar.
     Number(usize),
+    /// The number that the function is given beside its inputs; see [`Settings::rates`].
+    Rate,
     DType(DType),
     Format(MemoryFormat),
 }
@@ -250,6 +252,12 @@ pub(crate) struct Settings {
     pub(crate) after: After,
     /// Whether gradients of captured tensors are cleared between calls.
     pub(crate) clears: bool,
+    /// Whether the inputs are a structure with a plain number, which is another one in each call.
+    pub(crate) rates: bool,
+    /// Whether results have hooks and keep their gradients.
+    pub(crate) hooks: bool,
+    /// Whether several threads call the function at last. Only a function without captured tensors is called so.
+    pub(crate) shared: bool,
 }
 
 /// A program and its calls.

@@ -117,6 +117,9 @@ fn plainer_settings(case: &Case, at: usize) -> Option<Case> {
         10..14 => settings.around[at - 10] = None,
         14 => settings.capacity = 256,
         15 => settings.fusion = 0,
+        16 => settings.rates = false,
+        17 => settings.hooks = false,
+        18 => settings.shared = false,
         _ => return None,
     }
     if at == 1 && case.settings.tier.is_none() || at == 6 && case.settings.after == After::Nothing {

@@ -30,6 +30,7 @@ impl Explain {
             merges: Vec::new(),
             plan_time: Duration::ZERO,
             compile_time: Duration::ZERO,
+            changing_numbers: 0,
             backward: None,
         }
     }
@@ -72,6 +73,7 @@ impl Explain {
             merges: built.merges.clone(),
             plan_time: built.plan_time,
             compile_time: built.compile_time,
+            changing_numbers: 0,
             backward: None,
         }
     }

@@ -67,6 +67,9 @@ pub struct Explain {
     pub plan_time: Duration,
     /// The time of lowering and compilation.
     pub compile_time: Duration,
+    /// How many plain numbers of structures are inputs, because they changed from call to call. Each call with new ones
+    /// traces the function, and compiles nothing.
+    pub changing_numbers: usize,
     /// The report of the backward pass, if an input requires gradients. The numbers above do not include it.
     pub backward: Option<Box<Explain>>,
 }

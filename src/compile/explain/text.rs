@@ -20,6 +20,10 @@ impl fmt::Display for Explain {
             writeln!(f, "passes: {}", times(&self.passes))?;
             writeln!(f, "merge steps: {}", times(&self.merges))?;
         }
+        if self.changing_numbers > 0 {
+            let numbers = counted(self.changing_numbers, "plain number");
+            writeln!(f, "{numbers} of the arguments changed, so they are inputs; each call traces the function")?;
+        }
         match &self.replay {
             Some(Ok(calls)) => writeln!(f, "started as one CUDA graph after {}", counted(*calls as usize, "call"))?,
             Some(Err(reason)) => writeln!(f, "not started as one CUDA graph: {reason}")?,

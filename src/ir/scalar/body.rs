@@ -74,6 +74,19 @@ impl Body {
         }
         Ok(())
     }
+
+    /// Whether a result depends on the argument of that number.
+    pub fn reads(&self, arg: usize) -> bool {
+        let mut is_read = vec![false; self.insts.len()];
+        self.results.iter().for_each(|reg| is_read[reg.index()] = true);
+        (0..self.insts.len()).rev().any(|index| {
+            let inst = &self.insts[index];
+            if is_read[index] {
+                inst.args.iter().for_each(|reg| is_read[reg.index()] = true);
+            }
+            is_read[index] && inst.kind == Kind::Arg(arg as u32)
+        })
+    }
 }
 
 impl fmt::Display for Inst {

@@ -42,7 +42,28 @@ pub struct OutputAlias {
     captured: Option<Tensor>,
 }
 
+/// All of an alias but the captured tensor itself, which is an id.
+#[derive(PartialEq)]
+pub struct OutputKind {
+    output: usize,
+    origin: Origin,
+    chain: SmallVec<[ViewStep; 1]>,
+    flags: [bool; 2],
+    captured: Option<u64>,
+}
+
 impl OutputAlias {
+    /// What it is, to be compared.
+    pub(crate) fn kind(&self) -> OutputKind {
+        OutputKind {
+            output: self.output,
+            origin: self.origin,
+            chain: self.chain.clone(),
+            flags: [self.is_recorded, self.has_own_version],
+            captured: self.captured.as_ref().map(Tensor::id),
+        }
+    }
+
     /// Rebuilds the output from its origin.
     ///
     /// # Errors

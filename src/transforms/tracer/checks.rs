@@ -5,6 +5,7 @@
 
 use crate::ir::routine::Scan;
 use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
+use smallvec::SmallVec;
 
 /// The calls that may find a value out of range, and that no output needs.
 pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
@@ -17,10 +18,23 @@ pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
             unused.push(id);
         }
         if live[id] {
-            node.args.iter().for_each(|&arg| live[arg] = true);
+            let is_read = elements_read(graph, id, node);
+            node.args.iter().zip(is_read).filter(|(_, is_read)| *is_read).for_each(|(&arg, _)| live[arg] = true);
         }
     }
     unused
+}
+
+/// Which operands a call reads all elements of. A fill reads the type of one alone, and a slice shows a part.
+fn elements_read(graph: &Graph, id: NodeId, node: &Node) -> SmallVec<[bool; 4]> {
+    let body = node.op().filter(|op| matches!(op.row().meaning, Meaning::Body(..)));
+    let body = body.and_then(|op| op.body(&graph.arg_types(id), &node.attrs).ok());
+    let is_view = node.op().is_some_and(|op| op.is_view() && !op.is_window());
+    let is_read = |arg: usize| match &body {
+        Some(body) => body.reads(arg),
+        None => !is_view || node.ty.numel() >= graph[node.args[arg]].ty.numel(),
+    };
+    (0..node.args.len()).map(is_read).collect()
 }
 
 /// Whether every value is checked before an input is overwritten in place by the node `write`. Plans keep the order of

@@ -93,7 +93,10 @@ impl Recording {
             return Touched::Traced;
         }
         // The gradient of a value of the function is itself such a value.
-        let Some(of) = self.outside(leaf) else { return Touched::Traced };
+        let Some(of) = self.outside(leaf) else {
+            self.made_leaves.push(leaf.downgrade());
+            return Touched::Traced;
+        };
         let kept = leaf.gradient();
         let mut placeholder = None;
         if !is_replaced {

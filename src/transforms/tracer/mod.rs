@@ -48,14 +48,14 @@ mod trace;
 mod views;
 
 pub(crate) use aliases::shared_bases;
-pub use aliases::{Origin, OutputAlias};
+pub use aliases::{Origin, OutputAlias, OutputKind};
 pub(crate) use checks::checks_come_before;
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
 pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
-pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, on_wanted, relates};
+pub(crate) use outside::{has, memory_start, on_history, on_reached, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
 use recording::Recording;
 pub(crate) use repeats::{Repeats, repeats};
@@ -103,7 +103,7 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
     let tensors = |recording: &mut Recording| {
         let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
             Lifted::Tensor(tensor) => Some((index, tensor.clone())),
-            Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
+            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
         };
         recording.lifted.iter().enumerate().filter_map(tensor).collect()
     };
@@ -130,17 +130,18 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    trace_with(Reads::GraphBreak, GradientsBefore::default(), inputs, function, outputs)
+    trace_with(Reads::GraphBreak, GradientsBefore::default(), &[], inputs, function, outputs)
 }
 
 /// Like [`trace()`]. `reads` is the reaction to a read of a value. `before` holds the gradients that leaves had before
-/// the call.
+/// the call. The plain numbers at the positions `changing`, in the order of their use, become inputs.
 ///
 /// # Errors
 /// Same as [`trace()`].
 pub fn trace_with<R>(
     reads: Reads,
     before: GradientsBefore,
+    changing: &[usize],
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
@@ -148,6 +149,7 @@ pub fn trace_with<R>(
     crate::dispatch::load()?;
     let mut recording = Recording::new(reads, None);
     recording.before = before;
+    recording.changing = changing.to_vec();
     let abstracted = |input: &Tensor| {
         let _as_given = input.is_inference().then(inference_mode);
         let handle = Tensor::abstracted(&input.ty(), input.device(), input.as_number())?;

@@ -13,6 +13,7 @@ use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::with_recording;
+use crate::transforms::tracer::trace::Lifted;
 
 impl Recording {
     /// The position of an input of the function.
@@ -87,6 +88,60 @@ impl Recording {
         self.add_condition(Condition::Begins(index, in_original));
         Some((start(tensor) + in_original).saturating_sub(in_handle))
     }
+
+    /// Adds the conditions that no input is a captured tensor, where it would matter: where the captured tensor is
+    /// returned, or gradients flow to it. An input of another type can be none.
+    ///
+    /// # Errors
+    /// If an input is one in this call.
+    pub(super) fn compare_captured(&mut self, outputs: &[Tensor]) -> Result<(), NotCaptured> {
+        let is_seen = |tensor: &Tensor| {
+            let is_returned = |output: &Tensor| output.shares(tensor);
+            tensor.may_require_grad() || outputs.iter().any(is_returned)
+        };
+        let lifted = self.lifted.iter().filter_map(|lifted| match lifted {
+            Lifted::Tensor(tensor) if is_seen(tensor) => Some(tensor.clone()),
+            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => {
+                None
+            }
+        });
+        let wanted = std::mem::take(&mut self.wanted);
+        for tensor in lifted.chain(wanted).collect::<Vec<_>>() {
+            for input in 0..self.given.len() {
+                let original = &self.given[input].original;
+                if original.dtype() != tensor.dtype() || original.sizes() != tensor.sizes() {
+                    continue;
+                }
+                if original.is_handle_of(&tensor) {
+                    return Err(NotCaptured::InputIsCaptured { input });
+                }
+                let of = Outside::Captured(tensor.clone());
+                self.add_condition(Condition::Are(Relation::Same, Outside::Given(input), of, false));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the conditions that no written input is a view that gradients flow through. The history of such a view is
+    /// computed anew after a write, and contributions to it arrive in another order.
+    ///
+    /// # Errors
+    /// If an input is one in this call.
+    pub(super) fn check_written_views(&mut self, outputs: &[Tensor]) -> Result<(), NotCaptured> {
+        if self.is_deferred() || !outputs.iter().any(Tensor::may_require_grad) {
+            return Ok(());
+        }
+        for input in self.written.clone() {
+            let Some(of) = self.outside(&self.inputs[input]).filter(|_| self.inputs[input].may_require_grad()) else {
+                continue;
+            };
+            if Property::View.of(self.original(&of)) {
+                return Err(NotCaptured::ViewWritten { tensor: of.to_string().into() });
+            }
+            self.add_condition(Condition::Is(Property::View, of, false));
+        }
+        Ok(())
+    }
 }
 
 /// The answer to a question about two tensors, if a function is traced and the answer may differ between calls.
@@ -132,6 +187,17 @@ pub(crate) fn on_wanted(tensor: &Tensor) {
                 recording.wanted.push(of);
             }
         });
+    }
+}
+
+/// Called for a leaf that a backward pass for other tensors reaches. If it stands for an input with a history, gradients
+/// would flow on through it.
+pub(crate) fn on_reached(leaf: &Tensor) {
+    if is_tracing()
+        && with_recording(|recording| recording.given(leaf)).flatten().is_some()
+        && has(Property::Leaf, leaf) == Some(false)
+    {
+        give_up(NotCaptured::BackwardThroughInput);
     }
 }
 

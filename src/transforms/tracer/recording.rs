@@ -1,15 +1,16 @@
 //! The state of a recording: the node of every tensor, lifted tensors, and written tensors.
 
-use crate::autograd::{Meta, reserve_calls};
+use crate::autograd::{Edge, Meta, leads_to, reserve_calls};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::{elementwise_strides, same_strides};
-use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Strides, TensorType};
+use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, Strides, TensorType};
+use crate::runtime;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
-use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
+use crate::transforms::tracer::condition::{Condition, Given, Outside, Property};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::effects::Effects;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
@@ -56,11 +57,17 @@ pub(super) struct Recording {
     pub(super) before: GradientsBefore,
     /// Leaves whose gradients were accessed.
     pub(super) gradients: Vec<LeafGradient>,
+    /// Leaves that the function made and gave a gradient.
+    pub(super) made_leaves: Vec<WeakTensor>,
     /// Captured tensors whose `requires_grad` the function has set, with what it was. A trace sets none.
     pub(super) requirements: Vec<(Tensor, bool)>,
     /// Captured tensors whose gradients the function asked for.
     pub(super) wanted: Vec<Tensor>,
     pub(super) broken: Option<Reason>,
+    /// The plain numbers of the function, in the order in which calls used them.
+    pub(super) numbers: Vec<Scalar>,
+    /// Which of them become inputs.
+    pub(super) changing: Vec<usize>,
     /// The storages of all named tensors, by address. An entry keeps its address from being reused.
     pub(super) storages: IndexMap<usize, Named>,
     /// The views that the function made, by tensor id.
@@ -134,9 +141,12 @@ impl Recording {
             conditions: Vec::new(),
             before: GradientsBefore::default(),
             gradients: Vec::new(),
+            made_leaves: Vec::new(),
             requirements: Vec::new(),
             wanted: Vec::new(),
             broken: None,
+            numbers: Vec::new(),
+            changing: Vec::new(),
             storages: IndexMap::new(),
             views: HashMap::new(),
             n_writes: HashMap::new(),
@@ -174,6 +184,15 @@ impl Recording {
         if let Some(result) = outputs.iter().position(is_new_leaf) {
             return Err(NotCaptured::LeafMade { result }.into());
         }
+        // A backward pass through a result would add to another result.
+        let made: Vec<Tensor> = self.made_leaves.iter().filter_map(WeakTensor::upgrade).collect();
+        let edges: Vec<Edge> = outputs.iter().filter_map(|output| output.autograd().and_then(Meta::edge)).collect();
+        let is_kept = |leaf: &&Tensor| edges.iter().any(|edge| leads_to(edge, leaf));
+        let left: Vec<Tensor> = made.iter().filter(is_kept).filter_map(Tensor::gradient).collect();
+        let is_gradient = |output: &Tensor| left.iter().any(|gradient| gradient.has_storage_of(output));
+        if let Some(result) = outputs.iter().position(is_gradient) {
+            return Err(NotCaptured::LeafKept { result }.into());
+        }
         let originals: Vec<&Tensor> = self.given.iter().map(|given| &given.original).collect();
         let has_repeats = !repeats(&originals).is_empty();
         let has_changed = |condition: &&Condition| !condition.holds(&originals);
@@ -185,6 +204,7 @@ impl Recording {
             return Err(NotCaptured::RequiresGradChanged { tensor }.into());
         }
         self.compare_captured(outputs)?;
+        self.check_written_views(outputs)?;
         self.graph.set_outputs(nodes);
         let n_writes = self.written.iter().map(|&input| self.n_versions_of(&self.inputs[input])).collect();
         let inference = self.inference_outputs(outputs, &gradients);
@@ -199,6 +219,7 @@ impl Recording {
             aliases,
             owners: owners(&self.inputs, outputs),
             has_repeats,
+            numbers: std::mem::take(&mut self.numbers),
             strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
         })
     }
@@ -214,37 +235,6 @@ impl Recording {
             NewGradient::Output(_) | NewGradient::Input(_) | NewGradient::Nothing => None,
         });
         made.chain(left).collect()
-    }
-
-    /// Adds the conditions that no input is a captured tensor, where it would matter: where the captured tensor is
-    /// returned, or gradients flow to it. An input of another type can be none.
-    ///
-    /// # Errors
-    /// If an input is one in this call.
-    fn compare_captured(&mut self, outputs: &[Tensor]) -> Result<(), NotCaptured> {
-        let is_seen = |tensor: &Tensor| {
-            let is_returned = |output: &Tensor| output.shares(tensor);
-            tensor.may_require_grad() || outputs.iter().any(is_returned)
-        };
-        let lifted = self.lifted.iter().filter_map(|lifted| match lifted {
-            Lifted::Tensor(tensor) if is_seen(tensor) => Some(tensor.clone()),
-            Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
-        });
-        let wanted = std::mem::take(&mut self.wanted);
-        for tensor in lifted.chain(wanted).collect::<Vec<_>>() {
-            for input in 0..self.given.len() {
-                let original = &self.given[input].original;
-                if original.dtype() != tensor.dtype() || original.sizes() != tensor.sizes() {
-                    continue;
-                }
-                if original.is_handle_of(&tensor) {
-                    return Err(NotCaptured::InputIsCaptured { input });
-                }
-                let of = Outside::Captured(tensor.clone());
-                self.add_condition(Condition::Are(Relation::Same, Outside::Given(input), of, false));
-            }
-        }
-        Ok(())
     }
 
     /// All outputs of the trace, and the changes of gradients.
@@ -325,6 +315,11 @@ impl Recording {
             if self.deferral.as_ref().is_some_and(Deferral::lifts_numbers) {
                 return Ok(self.add_input(tensor));
             }
+            self.numbers.push(number);
+            if self.changing.contains(&(self.numbers.len() - 1)) {
+                self.lifted.push(Lifted::Number(Tensor::number(number)?));
+                return Ok(self.add_input(tensor));
+            }
             let node = self.graph.number(number);
             self.name(tensor, node);
             return Ok(node);
@@ -382,9 +377,13 @@ impl Recording {
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
         let node = |tensor: &Tensor| if op.is_window() { self.memory_node(tensor) } else { self.node(tensor) };
         let mut args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
-        if op.is_view() && tensors[0].as_number().is_some() {
-            // A number has no memory to share: its view is a value of its own.
+        if let (true, Some(number)) = (op.is_view(), tensors.first().and_then(Tensor::as_number)) {
+            // A number has no memory to share: its view is a value of its own. But no view exceeds its memory.
+            runtime::view(op, &attrs, Tensor::number(number)?.array())?;
             args[0] = self.graph.add(Op::Clone, &args[..1], smallvec![MemoryFormat::Preserve.into()])?;
+        }
+        if op.is_window() {
+            args[0] = view_chain::with_own_strides(&mut self.graph, args[0])?;
         }
         self.graph.add(op, &args, attrs)
     }

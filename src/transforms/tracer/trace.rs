@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Generator};
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Graph, Strides};
+use crate::ir::{Graph, Scalar, Strides};
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::aliases::OutputAlias;
@@ -13,6 +13,8 @@ use std::borrow::Cow;
 pub enum Lifted {
     /// A tensor from outside that the function used.
     Tensor(Tensor),
+    /// A plain number of the function, which is another one in each call.
+    Number(Tensor),
     /// The key of a random draw. Every call draws a new one, in the order in which the function drew.
     Draw {
         /// The generator.
@@ -35,12 +37,16 @@ impl Lifted {
                 let bytes = |tensor: &Tensor| tensor.array().storage().read(<[u8]>::to_vec);
                 one.id() == other.id() || (one.array().layout() == other.array().layout() && bytes(one) == bytes(other))
             }
+            (Lifted::Number(one), Lifted::Number(other)) => one.dtype() == other.dtype(),
             (Lifted::Draw { generator, n_counters }, Lifted::Draw { generator: other, n_counters: n_other }) => {
                 generator.is_same(other) && n_counters == n_other
             }
             (Lifted::Gradient(one, _), Lifted::Gradient(other, _)) => one.is_same(other),
             (Lifted::Declared, Lifted::Declared) => true,
-            (Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared, _) => false,
+            (
+                Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared,
+                _,
+            ) => false,
         }
     }
 
@@ -50,7 +56,7 @@ impl Lifted {
             // Plain numbers have no fixed device.
             Lifted::Tensor(tensor) => Some(tensor.device()).filter(|_| tensor.as_number().is_none()),
             Lifted::Gradient(_, ty) => Some(ty.device),
-            Lifted::Draw { .. } | Lifted::Declared => None,
+            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => None,
         }
     }
 
@@ -58,7 +64,7 @@ impl Lifted {
     pub fn holds(&self, inputs: &[&Tensor]) -> bool {
         match self {
             Lifted::Gradient(of, ty) => of.of(inputs).gradient().is_some_and(|gradient| ty.holds(&gradient)),
-            Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Declared => true,
+            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => true,
         }
     }
 
@@ -76,7 +82,7 @@ impl Lifted {
                     Error::argument("compile", format!("{what}; let one thread at a time change it"))
                 })
             }
-            Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
+            Lifted::Tensor(tensor) | Lifted::Number(tensor) => Ok(Cow::Borrowed(tensor)),
             Lifted::Draw { generator, n_counters } => key_of(generator.draw(*n_counters)).map(Cow::Owned),
             Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
         }
@@ -130,6 +136,8 @@ pub struct Trace {
     pub inference: Vec<usize>,
     /// Whether some input is the same tensor as another one.
     pub has_repeats: bool,
+    /// The plain numbers of the function, in the order in which calls used them.
+    pub numbers: Vec<Scalar>,
 }
 
 /// The owner of an output's memory. Outputs share memory in the function exactly if their owners are equal.

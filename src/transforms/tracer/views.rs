@@ -20,7 +20,7 @@ pub(super) struct Lineage {
     pub(super) base: Tensor,
     /// The view ops that lead from the base to the view.
     pub(super) chain: ViewChain,
-    /// Whether the function made the view in grad mode.
+    /// Whether the function made the view in grad mode, and the views before it.
     pub(super) made_with_grad: bool,
     /// Whether it counts writes by itself.
     pub(super) has_own_version: bool,
@@ -43,11 +43,12 @@ impl Recording {
     /// Notes that a view op of the function made `view` of `operand`.
     pub(super) fn note_view(&mut self, op: Op, operand: &Tensor, attrs: &Attrs, view: &Tensor) {
         let step = ViewStep::new(op, attrs);
-        let (base, chain, has_own_version) = match self.lineage(operand) {
-            Some(of) => (of.base, of.chain.then(step), of.has_own_version),
-            None => (operand.clone(), ViewChain::of(step), false),
+        // A view of a view that was made in no-grad mode has no history either.
+        let (base, chain, has_history, has_own_version) = match self.lineage(operand) {
+            Some(of) => (of.base, of.chain.then(step), of.made_with_grad, of.has_own_version),
+            None => (operand.clone(), ViewChain::of(step), true, false),
         };
-        let of = Lineage { base, chain, made_with_grad: is_grad_enabled(), has_own_version };
+        let of = Lineage { base, chain, made_with_grad: has_history && is_grad_enabled(), has_own_version };
         self.views.insert(view.id(), TracedView { view: view.downgrade(), of });
     }
 

@@ -5,10 +5,12 @@
 
 mod cache;
 mod cases;
+mod changing;
 mod check;
 mod classes;
 mod deferred;
 mod first_call;
+mod found;
 mod gathers;
 mod gradients;
 mod history;
