@@ -76,3 +76,65 @@ fn batches_and_threads_have_the_bits_of_the_chain() -> Result<()> {
     pool::set_num_threads(0);
     Ok(())
 }
+
+/// A matrix of 16-bit floats that lies by rows, by columns, apart, or as one row that is repeated.
+fn lying(lies: usize, seed: u64, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+    let (n, m) = (rows as i64, columns as i64);
+    match lies {
+        0 => uniform(seed, &[rows, columns], dtype),
+        1 => uniform(seed, &[columns, rows], dtype)?.t(),
+        2 => uniform(seed, &[2 * rows + 1, 3 * columns], dtype)?.slice(0, Some(0), Some(2 * n), 2)?.slice(
+            1,
+            Some(1),
+            Some(3 * m),
+            3,
+        ),
+        _ => uniform(seed, &[1, columns], dtype)?.expand([n, m]),
+    }
+}
+
+#[test]
+fn products_of_16_bit_floats_are_those_of_widened_operands_rounded_once() -> Result<()> {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    let threads = pool::num_threads();
+    // Around whole vectors, tiles and blocks of rows, columns and steps.
+    let rows = [1, 2, 13, 32, 33, 200, 400];
+    let steps = [0, 1, 9, 260, 700];
+    let columns = [1, 2, 15, 33, 129, 1030];
+    for dtype in [DType::BF16, DType::F16] {
+        for (m, k, n) in rows
+            .iter()
+            .flat_map(|&m| steps.iter().map(move |&k| (m, k)))
+            .flat_map(|(m, k)| columns.iter().map(move |&n| (m, k, n)).filter(|&(m, k, n)| m * k * n < 1 << 24))
+        {
+            let seed = (m * 31 + k * 7 + n) as u64;
+            let lies = [seed as usize % 4, seed as usize / 4 % 4];
+            let (a, b) = (lying(lies[0], seed, m, k, dtype)?, lying(lies[1], seed + 1, k, n, dtype)?);
+            let sums = a.to_dtype(DType::F32)?.matmul(&b.to_dtype(DType::F32)?)?;
+            for used in [1, 2] {
+                pool::set_num_threads(used);
+                let rounded = a.matmul(&b)?;
+                compared += 1;
+                if bits(&rounded) != bits(&sums.to_dtype(dtype)?) || rounded.dtype() != dtype {
+                    wrong.push((dtype, m, k, n, lies, used));
+                }
+            }
+        }
+    }
+    pool::set_num_threads(threads);
+    assert_eq!(wrong, [], "of {compared}");
+    assert!(compared > 400);
+    Ok(())
+}
+
+#[test]
+fn infinities_and_nans_of_16_bit_floats_are_kept() -> Result<()> {
+    let numbers = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1.0, -1e-7, 6e4];
+    for dtype in [DType::BF16, DType::F16] {
+        let column = Tensor::from_slice(&numbers, &[8, 1])?.to_dtype(dtype)?;
+        let row = column.t()?;
+        let sums = column.to_dtype(DType::F32)?.matmul(&row.to_dtype(DType::F32)?)?;
+        assert_eq!(bits(&column.matmul(&row)?), bits(&sums.to_dtype(dtype)?));
+    }
+    Ok(())
+}

@@ -124,6 +124,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/cuda/routine.rs",
     "runtime/launch.rs",
     "runtime/product/mod.rs",
+    "runtime/product/format.rs",
     "runtime/product/narrow.rs",
     "runtime/product/pack.rs",
     "runtime/product/piece.rs",

@@ -8,6 +8,7 @@
 //!
 //! A product is cut into parts of its result. A chain is never cut: there are no sums of partial sums.
 
+mod format;
 mod gather;
 mod narrow;
 mod pack;
@@ -24,9 +25,8 @@ use crate::codegen::product::ProductShape;
 use crate::codegen::vm::Isa;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
-use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, Layout, TensorType};
-use narrow::Format;
+use format::Format;
 use piece::{ProductPiece, even};
 use std::ops::Range;
 use tile::Multiply;
@@ -52,15 +52,17 @@ const ROWS: usize = 256;
 /// # Errors
 /// Out of memory. The op's inference has checked the shapes.
 pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
-    if a.dtype() != ty.dtype {
-        return unrounded(a, b, ty);
+    if let Some(format) = Format::of(a.dtype()) {
+        let out = Array::new(Device::CPU, ty)?;
+        narrow::multiply(format, a, b, &out, shape([a.layout(), b.layout()], a.dtype(), ty.dtype));
+        return Ok(out);
     }
     let mut out = Array::new(Device::CPU, ty)?;
     let shape = shape([a.layout(), b.layout()], ty.dtype, ty.dtype);
     match ty.dtype {
         DType::F32 => multiply::<f32>(a, b, &out, shape),
         DType::F64 => multiply::<f64>(a, b, &out, shape),
-        DType::F16 | DType::BF16 => through_f32(a, b, ty, &mut out)?,
+        DType::F16 | DType::BF16 => unreachable!("16-bit results have 16-bit operands"),
         DType::U8 => fill(&mut out, &wrapping(a, b, shape, u8::wrapping_mul, u8::wrapping_add)),
         DType::I8 => fill(&mut out, &wrapping(a, b, shape, i8::wrapping_mul, i8::wrapping_add)),
         DType::I16 => fill(&mut out, &wrapping(a, b, shape, i16::wrapping_mul, i16::wrapping_add)),
@@ -122,7 +124,8 @@ impl Rows {
     unsafe fn multiply<T: Multiply>(&self) {
         let &Rows { m, k, n, dst, lhs, strides: left, rhs, right } = self;
         let (a, b, c) = (lhs.cast(), rhs.cast(), dst.cast::<T>());
-        let piece = ProductPiece { m, k, n, a, left, b, right, gathered: None, c, c_row: n };
+        let (gathered, c_row, is_first, is_last) = (None, n, true, true);
+        let piece = ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row, is_first, is_last };
         // SAFETY: passed on from the caller; the level is one of this processor.
         unsafe { piece.multiply(T::kernels(Isa::best())) };
     }
@@ -146,6 +149,8 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
             gathered: None,
             c: at(out, (matrix * m + row) * n + column),
             c_row: n,
+            is_first: true,
+            is_last: true,
         };
         #[allow(unsafe_code, reason = "pieces are raw pointers")]
         // SAFETY: the layouts of `a` and `b` are inside their storages, which they keep alive. The run that calls this
@@ -206,51 +211,20 @@ impl Cut {
     }
 }
 
-/// Computes 16-bit floats: widened, multiplied in f32, rounded once.
-fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result<()> {
-    let product = unrounded(a, b, &TensorType { dtype: DType::F32, ..ty.clone() })?;
-    if ty.dtype == DType::F16 {
-        convert(stretch(&product), out, round_f16);
-    } else {
-        convert(stretch(&product), out, round_bf16);
-    }
-    Ok(())
-}
-
-/// The unrounded sums of a product of 16-bit floats, of type `ty`.
-fn unrounded(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
-    let is_f16 = a.dtype() == DType::F16;
-    let (format, widen): (Format, fn(u16) -> f32) =
-        if is_f16 { (Format::F16, widen_f16) } else { (Format::BF16, widen_bf16) };
-    let a = widened(a, widen)?;
-    let shape = shape([a.layout(), b.layout()], DType::F32, DType::F32);
-    if b.dtype() != ty.dtype && ty.dtype == DType::F32 && narrow::fits(shape.k) {
-        let out = Array::new(Device::CPU, ty)?;
-        narrow::multiply(format, &a, b, &out, shape);
-        return Ok(out);
-    }
-    product(&a, &widened(b, widen)?, ty)
-}
-
 /// The same elements in f32, with the same layout if there are no gaps between them, else row-major.
-fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
+fn widened(array: &Array, format: Format) -> Result<Array> {
     let layout = &array.layout;
     let rows = TensorType::contiguous(DType::F32, &layout.sizes);
     if stretch::<u16>(array).len() > layout.numel() {
         let mut to = Array::new(Device::CPU, &rows)?;
-        fill(&mut to, &elements::<u16>(array).map(widen).collect::<Vec<f32>>());
+        fill(&mut to, &elements::<u16>(array).map(format.scalar()).collect::<Vec<f32>>());
         return Ok(to);
     }
     let mut to = Array::new(Device::CPU, &TensorType { strides: layout.strides.clone(), ..rows })?;
-    convert(stretch(array), &mut to, widen);
-    Ok(to)
-}
-
-/// Overwrites new memory with the converted elements.
-fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl Fn(T) -> U) {
+    let from: &[u16] = stretch(array);
     let storage = to.storage.get_mut().expect("new memory has one owner");
-    let to: &mut [U] = bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<U>()]);
-    from.iter().zip(to).for_each(|(&from, to)| *to = convert(from));
+    format.widen(from, bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<f32>()]));
+    Ok(to)
 }
 
 /// Computes products of integers, which wrap; row-major.

@@ -1,161 +1,201 @@
-//! Products of 16-bit floats: the right operand is widened to f32 in blocks of columns, which stay in a cache.
+//! Products of 16-bit floats: blocks of both operands are widened to f32, and blocks of the result rounded.
 //!
-//! So the operand is read from memory once, at half the bytes of f32, and no widened copy of it lies there. A chain
-//! over the inner dimension is never cut, so the bits are those of a product of widened operands.
+//! Blocks stay in a cache, so operands are read from memory once, at half the bytes of f32, and no widened copy of them
+//! lies there. A chain goes on from one block of the inner dimension to the next in f32. So the bits are those of a
+//! product of widened operands, rounded once.
 
 #![allow(unsafe_code, reason = "blocks of operands and results are raw pointers")]
 
+use super::format::{Format, Widen};
 use super::piece::{ProductPiece, even};
 use super::tile::Multiply;
-use super::{TILE, WORTH_A_THREAD};
+use super::{Cut, pool};
 use crate::codegen::product::ProductShape;
 use crate::codegen::vm::Isa;
-use crate::device::pool;
-use crate::ir::scalar::half_bits::{widen_bf16, widen_f16};
+use crate::ir::DType;
 use crate::runtime::array::Array;
 use std::cell::Cell;
 
-/// Bytes of a widened block: a part of a second-level cache.
-const BLOCK_BYTES: usize = 256 << 10;
-/// Most bytes of a block of the fewest columns. A longer inner dimension is widened whole, in memory.
-const MOST_BYTES: usize = 4 << 20;
+/// Elements of a left operand's rows that are widened once for all columns.
+const WHOLE: usize = 64 << 10;
+/// Columns of a block are padded to a multiple of this many, which is a whole number of vectors.
+const PADDED: usize = 16;
 
-/// A 16-bit format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    F16,
-    BF16,
+/// The extents of blocks.
+#[derive(Debug, Clone, Copy)]
+struct Extents {
+    rows: usize,
+    columns: usize,
+    steps: usize,
 }
 
-/// Whether blocks of so many steps fit a cache.
-pub(super) fn fits(k: usize) -> bool {
-    k > 0 && k.saturating_mul(TILE * size_of::<f32>()) <= MOST_BYTES
+impl Extents {
+    /// For so many rows, by a right operand whose rows or columns are contiguous.
+    ///
+    /// A block of the right operand is a part of a second-level cache, or of a first-level cache if it is used but once.
+    /// Few rows wait for memory, so lines are long.
+    fn new([m, k, n]: [usize; 3], by_column: bool) -> Extents {
+        let (rows, columns, steps) = match (m, by_column) {
+            (0..=1, false) => (1, 1024, 8),
+            (0..=1, true) => (1, PADDED, 256),
+            (2..=32, false) => (m, 1024, 64),
+            (2..=32, true) => (m, 128, 512),
+            _ => (192, 256, 256),
+        };
+        Extents { rows: even(m, rows, 1), columns: even(n, columns, PADDED), steps: even(k, steps, 8).min(k.max(1)) }
+    }
+}
+
+/// A thread's memory for blocks.
+#[derive(Default)]
+struct Blocks {
+    left: Vec<f32>,
+    right: Vec<f32>,
+    result: Vec<f32>,
 }
 
 thread_local! {
-    static BLOCK: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    static BLOCKS: Cell<Blocks> = Cell::new(Blocks::default());
 }
 
-/// Multiplies `a`, which is f32, by `b` of 16-bit elements. `out` is new memory for the unrounded sums.
+/// Multiplies operands of 16-bit elements. `out` is new memory, of their format or of f32 for unrounded sums.
 pub(super) fn multiply(format: Format, a: &Array, b: &Array, out: &Array, shape: ProductShape) {
-    let ProductShape { batch, m, k, n, left, right, .. } = shape;
-    let threads = (batch * m * n * k / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    let columns = even(n, (BLOCK_BYTES / (k * size_of::<f32>())).max(TILE), TILE);
-    let across = n.div_ceil(columns);
-    let widen = widening(format);
+    let ProductShape { m, n, left, right, .. } = shape;
+    if n == 1 && m > 1 {
+        // A single column is computed as a single row.
+        let turned = |[batch, row, column]: [usize; 3]| [batch, column, row];
+        let shape = ProductShape { m: n, n: m, left: turned(right), right: turned(left), ..shape };
+        return multiply(format, b, a, out, shape);
+    }
+    let ProductShape { batch, k, result, .. } = shape;
+    let cut = Cut::new([batch, m, k, n]);
+    let from = |array: &Array| array.ptr().cast::<u16>().cast_const();
     let one = |index: usize| {
-        let (matrix, column) = (index / across, index % across * columns);
-        let here = columns.min(n - column);
-        let mut block = BLOCK.take();
-        block.resize(block.len().max(here * k), 0.0);
-        let from = b.ptr().cast::<u16>().wrapping_add(matrix * right[0] + column * right[2]).cast_const();
-        // The block has the order of memory, so that both are read and written in vectors.
-        let is_by_column = right[1] == 1 && right[2] != 1;
-        let (lines, line, pitch, step) =
-            if is_by_column { (here, k, right[2], 1) } else { (k, here, right[1], right[2]) };
-        for (nth, to) in block[..here * k].chunks_exact_mut(line).enumerate().take(lines) {
-            // SAFETY: the elements of a line of the operand, whose storage the caller keeps and nothing writes. The
-            // instructions are those of this processor.
-            unsafe { widen(from.wrapping_add(nth * pitch), step, to) };
-        }
-        let at = |array: &Array, offset: usize| array.ptr().cast::<f32>().wrapping_add(offset);
-        let piece = ProductPiece {
-            m,
-            k,
-            n: here,
-            a: at(a, matrix * left[0]).cast_const(),
+        let (matrix, rows, columns) = cut.part(index);
+        let part = Part {
+            widen: format.widening(),
+            a: from(a).wrapping_add(matrix * left[0] + rows.start * left[1]),
             left: [left[1], left[2]],
-            b: block.as_ptr(),
-            right: if is_by_column { [1, k] } else { [here, 1] },
-            gathered: None,
-            c: at(out, matrix * m * n + column),
-            c_row: n,
+            b: from(b).wrapping_add(matrix * right[0] + columns.start * right[2]),
+            right: [right[1], right[2]],
         };
-        // SAFETY: as for products of f32: `a` is not written meanwhile, `out` is new memory, of which each index writes
-        // its own columns, and the block belongs to this thread. The level is one of this processor.
-        unsafe { piece.multiply(f32::kernels(Isa::best())) };
-        BLOCK.set(block);
-    };
-    pool::run(batch * across, threads, &one);
-}
-
-/// Widens elements that are some elements apart.
-///
-/// # Safety
-/// They may be read, and the processor has the level of the function.
-type Widen = unsafe fn(from: *const u16, step: usize, to: &mut [f32]);
-
-fn widening(format: Format) -> Widen {
-    match (Isa::best(), format) {
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Format::BF16) => avx512::bf16,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Format::F16) => avx512::f16,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Format::BF16) => avx2_bf16,
-        (_, Format::BF16) => |from, step, to| {
-            // SAFETY: passed on from the caller.
-            unsafe { each(from, step, to, widen_bf16) }
-        },
-        (_, Format::F16) => |from, step, to| {
-            // SAFETY: passed on from the caller.
-            unsafe { each(from, step, to, widen_f16) }
-        },
-    }
-}
-
-/// # Safety
-/// The elements may be read.
-#[inline(always)]
-unsafe fn each(from: *const u16, step: usize, to: &mut [f32], widen: impl Fn(u16) -> f32) {
-    if step == 1 {
-        // SAFETY: passed on from the caller.
-        let from = unsafe { std::slice::from_raw_parts(from, to.len()) };
-        to.iter_mut().zip(from).for_each(|(to, &from)| *to = widen(from));
-        return;
-    }
-    for (at, to) in to.iter_mut().enumerate() {
-        // SAFETY: passed on from the caller.
-        *to = widen(unsafe { *from.wrapping_add(at * step) });
-    }
-}
-
-/// # Safety
-/// As for [`Widen`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn avx2_bf16(from: *const u16, step: usize, to: &mut [f32]) {
-    // SAFETY: passed on from the caller.
-    unsafe { each(from, step, to, widen_bf16) };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use super::{each, widen_bf16, widen_f16};
-    use std::arch::x86_64::{_mm256_loadu_si256, _mm512_cvtph_ps, _mm512_storeu_ps};
-
-    /// # Safety
-    /// As for [`super::Widen`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    pub(super) unsafe fn bf16(from: *const u16, step: usize, to: &mut [f32]) {
-        // SAFETY: passed on from the caller.
-        unsafe { each(from, step, to, widen_bf16) };
-    }
-
-    /// # Safety
-    /// As for [`super::Widen`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    pub(super) unsafe fn f16(from: *const u16, step: usize, to: &mut [f32]) {
-        let whole = if step == 1 { to.len() / 16 * 16 } else { 0 };
-        let (vectors, rest) = to.split_at_mut(whole);
-        for (nth, to) in vectors.chunks_exact_mut(16).enumerate() {
-            // SAFETY: 16 neighbours of the caller's elements. A signalling NaN becomes a quiet one, which products do
-            // not show.
+        let first = (matrix * m + rows.start) * n + columns.start;
+        let store = |[row, column]: [usize; 2], sums: &[f32]| {
+            let at = first + row * n + column;
+            // SAFETY: `out` is new memory of `batch * m * n` elements, of which each index writes its own part, and the
+            // sums are some columns of it. The level is one of this processor.
             unsafe {
-                _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.add(16 * nth).cast())))
-            };
+                if result == DType::F32 {
+                    out.ptr().cast::<f32>().add(at).copy_from_nonoverlapping(sums.as_ptr(), sums.len());
+                } else {
+                    let to = std::slice::from_raw_parts_mut(out.ptr().cast::<u16>().add(at), sums.len());
+                    format.rounding()(sums, to);
+                }
+            }
+        };
+        let mut blocks = BLOCKS.take();
+        // SAFETY: the layouts of the operands are inside their storages, which they keep alive, and nothing writes them
+        // while a product runs.
+        unsafe { part.multiply([rows.len(), k, columns.len()], &mut blocks, store) };
+        BLOCKS.set(blocks);
+    };
+    pool::run(cut.parts(), cut.threads, &one);
+}
+
+/// Some rows and columns of a product. Strides are in elements, of rows and of columns.
+struct Part {
+    widen: Widen,
+    a: *const u16,
+    left: [usize; 2],
+    b: *const u16,
+    right: [usize; 2],
+}
+
+impl Part {
+    /// Calls `store` with the place and the sums of pieces of rows.
+    ///
+    /// # Safety
+    /// The pointers are valid for `m * k` and `k * n` elements at the strides, and nothing writes them meanwhile.
+    unsafe fn multiply(&self, [m, k, n]: [usize; 3], blocks: &mut Blocks, store: impl Fn([usize; 2], &[f32])) {
+        let &Part { a, left, b, right, .. } = self;
+        let by_column = right[0] == 1 && right[1] != 1;
+        let most = Extents::new([m, k, n], by_column);
+        let is_whole = most.rows.saturating_mul(k) <= WHOLE;
+        let Blocks { left: rows_block, right: columns_block, result } = blocks;
+        grow(rows_block, most.rows * if is_whole { k } else { most.steps });
+        grow(columns_block, most.columns * most.steps);
+        grow(result, most.rows * most.columns);
+        let pitch = most.columns;
+        for row in (0..m).step_by(most.rows) {
+            let rows = most.rows.min(m - row);
+            let a = a.wrapping_add(row * left[0]);
+            // SAFETY: passed on from the caller, here and below.
+            let mut lies = if is_whole { unsafe { self.block(a, left, [rows, k], rows_block) } } else { [0; 2] };
+            for column in (0..n).step_by(most.columns) {
+                let columns = most.columns.min(n - column);
+                for step in (0..k.max(1)).step_by(most.steps) {
+                    let steps = most.steps.min(k - step);
+                    let from = b.wrapping_add(step * right[0] + column * right[1]);
+                    // SAFETY: see above.
+                    let right = unsafe { self.block(from, right, [steps, columns], columns_block) };
+                    let start = if is_whole {
+                        step * lies[1]
+                    } else {
+                        // SAFETY: see above.
+                        lies = unsafe { self.block(a.wrapping_add(step * left[1]), left, [rows, steps], rows_block) };
+                        0
+                    };
+                    let piece = ProductPiece {
+                        m: rows,
+                        k: steps,
+                        // Whole vectors, whose other lanes nobody stores.
+                        n: if by_column { columns.next_multiple_of(PADDED) } else { columns },
+                        a: rows_block.as_ptr().wrapping_add(start),
+                        left: lies,
+                        b: columns_block.as_ptr(),
+                        right,
+                        gathered: None,
+                        c: result.as_mut_ptr(),
+                        c_row: pitch,
+                        is_first: step == 0,
+                        is_last: step + steps == k,
+                    };
+                    // SAFETY: the blocks have room for these rows, steps and padded columns, and belong to this thread.
+                    // The level is one of this processor.
+                    unsafe { piece.multiply(f32::kernels(Isa::best())) };
+                }
+                for (nth, sums) in result.chunks(pitch).take(rows).enumerate() {
+                    store([row + nth, column], &sums[..columns]);
+                }
+            }
         }
-        // SAFETY: passed on from the caller.
-        unsafe { each(from.wrapping_add(whole * step), step, rest, widen_f16) };
+    }
+
+    /// Widens a matrix into a block in the order of memory, so that both are read and written in vectors. Returns the
+    /// strides of its rows and columns.
+    ///
+    /// # Safety
+    /// The elements may be read.
+    unsafe fn block(
+        &self,
+        from: *const u16,
+        [row, column]: [usize; 2],
+        [rows, columns]: [usize; 2],
+        to: &mut [f32],
+    ) -> [usize; 2] {
+        let by_column = row == 1 && column != 1;
+        let (lines, line, pitch, step) =
+            if by_column { (columns, rows, column, row) } else { (rows, columns, row, column) };
+        for (nth, to) in to.chunks_exact_mut(line.max(1)).enumerate().take(lines) {
+            // SAFETY: a line of the matrix. The level is one of this processor.
+            unsafe { (self.widen)(from.wrapping_add(nth * pitch), step, &mut to[..line]) };
+        }
+        if by_column { [1, line] } else { [line, 1] }
+    }
+}
+
+fn grow(block: &mut Vec<f32>, elements: usize) {
+    if block.len() < elements {
+        block.resize(elements, 0.0);
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct ProductPiece<'a, T> {
     pub(super) c: *mut T,
     /// The stride of its rows.
     pub(super) c_row: usize,
+    /// Whether chains start here, and whether they end here. Otherwise they go on from the result, or will.
+    pub(super) is_first: bool,
+    pub(super) is_last: bool,
 }
 
 /// The size of equal parts of `length`: at most `most`, and a multiple of `unit` except for the last.
@@ -58,7 +61,7 @@ impl<T: Multiply> ProductPiece<'_, T> {
     /// The processor has the level of `kernels`. The pointers are valid for `m * k`, `k * n` and `m * n` elements at
     /// the strides. Meanwhile nothing writes the operands, and nothing else uses the result.
     pub(super) unsafe fn multiply(&self, kernels: &Kernels<T>) {
-        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row } = self;
+        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row, is_first, is_last } = self;
         if m * n == 0 {
             return;
         }
@@ -105,8 +108,8 @@ impl<T: Multiply> ProductPiece<'_, T> {
                         ..*self
                     };
                     let block = CacheBlock {
-                        is_first: step == 0,
-                        is_last: step + block.k == k,
+                        is_first: is_first && step == 0,
+                        is_last: is_last && step + block.k == k,
                         in_place: if in_place { block.n / unit * unit } else { 0 },
                         panels: Panels { to: panels, width: panel, k: block.k + slack },
                         piece: block,
@@ -119,13 +122,14 @@ impl<T: Multiply> ProductPiece<'_, T> {
         });
     }
 
-    /// Computes a single row.
+    /// Computes a single row. If chains go on from the result and columns of the right operand are contiguous, these are
+    /// whole vectors.
     ///
     /// # Safety
     /// As for [`ProductPiece::multiply`]. Rows of the right operand are contiguous, or its columns are and they fill a
     /// vector.
     unsafe fn row(&self, kernels: &Kernels<T>) {
-        let &ProductPiece { k, n, a, left, b, right, c, .. } = self;
+        let &ProductPiece { k, n, a, left, b, right, c, is_first, is_last, .. } = self;
         let (run, b_step, most) = match right {
             [b_step, 1] => (kernels.stream, b_step, ROW_BYTES / size_of::<T>()),
             [_, b_step] => (kernels.transposed, b_step, n),
@@ -134,8 +138,7 @@ impl<T: Multiply> ProductPiece<'_, T> {
             let (b, c) = (b.wrapping_add(first * right[1]), c.wrapping_add(first));
             let (a_step, columns) = (left[1], most.min(n - first));
             let (panel, c_row) = (std::ptr::null_mut(), 0);
-            let row =
-                Tile { k, a, a_row: 0, a_step, b, b_step, panel, c, c_row, columns, is_first: true, is_last: true };
+            let row = Tile { k, a, a_row: 0, a_step, b, b_step, panel, c, c_row, columns, is_first, is_last };
             // SAFETY: passed on from the caller.
             unsafe { run(&row) };
         }
@@ -184,7 +187,7 @@ impl<T: Multiply> CacheBlock<'_, T> {
     /// operand.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
-        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row } = piece;
+        let &ProductPiece { m, k, n, a, left, b, right, gathered, c, c_row, .. } = piece;
         let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
         // Whole tiles of contiguous columns are packed by the first sliver while it computes, the others before.
         let width = 2 * lanes;

@@ -89,8 +89,9 @@ fn wrong<T: Bits>(
     let c_row = n + random.below(3);
     let margin = T::of(7.0);
     let mut c = vec![margin; m * c_row + 64];
-    let piece =
-        ProductPiece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, gathered: None, c: c.as_mut_ptr(), c_row };
+    let (is_first, is_last) = (true, true);
+    let (a_ptr, b_ptr, gathered, c_ptr) = (a.as_ptr(), b.as_ptr(), None, c.as_mut_ptr());
+    let piece = ProductPiece { m, k, n, a: a_ptr, left, b: b_ptr, right, gathered, c: c_ptr, c_row, is_first, is_last };
     // SAFETY: the vectors have the extents of the strides, and the caller asks for an available level.
     #[allow(unsafe_code, reason = "pieces are raw pointers")]
     unsafe {

@@ -96,8 +96,9 @@ pub(super) struct Kernels<T: 'static> {
     pub(super) singles: &'static [Run<T>],
     /// The last of `pairs`, which also packs what it reads of the right operand.
     pub(super) packing: Run<T>,
-    /// A single row of all columns, with whole chains: for a right operand with contiguous rows, and for one with
-    /// contiguous columns, at the distance `b_step`. The latter needs a vector of columns at least.
+    /// A single row of all columns: for a right operand with contiguous rows, and for one with
+    /// contiguous columns, at the distance `b_step`. The latter needs a vector of columns at least, and only whole vectors if chains
+    /// go on from the result.
     pub(super) stream: Run<T>,
     pub(super) transposed: Run<T>,
     /// Transposes a vector's lanes of rows; the depth is a multiple of `deep`.
@@ -181,7 +182,7 @@ const STEPS: usize = 8;
 /// Goes through some rows of the right operand side by side, so that memory is read in its order.
 #[inline(always)]
 unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
-    let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
+    let &Tile { k, a, a_step, b, b_step, c, columns, is_first, is_last, .. } = tile;
     for from in (0..k.max(1)).step_by(STEPS) {
         // SAFETY: passed on from the caller, see `Kernels`. Steps past the last are not read, and their factors are
         // unused.
@@ -194,7 +195,8 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
             let b = b.wrapping_add(from * b_step);
             for column in (0..columns).step_by(V::LANES) {
                 let n = columns - column;
-                let mut sum = if from == 0 { V::zero() } else { V::load_first(c.wrapping_add(column), n) };
+                let starts = is_first && from == 0;
+                let mut sum = if starts { V::zero() } else { V::load_first(c.wrapping_add(column), n) };
                 let b = b.wrapping_add(column);
                 if n_steps == STEPS && n >= V::LANES {
                     for (step, left) in left.iter().enumerate() {
@@ -207,7 +209,7 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
                         }
                     }
                 }
-                if from + n_steps == k {
+                if is_last && from + n_steps == k {
                     sum = sum.canonical();
                 }
                 sum.store_first(c.wrapping_add(column), n);
@@ -216,10 +218,10 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     }
 }
 
-/// Transposes some elements of a vector of columns at a time.
+/// Transposes some elements of a vector of columns at a time. If chains go on from the result, columns are whole vectors.
 #[inline(always)]
 unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
-    let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
+    let &Tile { k, a, a_step, b, b_step, c, columns, is_first, is_last, .. } = tile;
     // SAFETY: passed on from the caller, see `Kernels`.
     unsafe {
         let mut rows = [V::zero(); 4];
@@ -229,7 +231,7 @@ unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
             // The last columns are computed together with some of those before.
             let column = next.min(columns - V::LANES);
             let b = b.wrapping_add(column * b_step);
-            let mut sum = V::zero();
+            let mut sum = if is_first { V::zero() } else { V::load(c.wrapping_add(column)) };
             let mut step = 0;
             while step + V::DEPTH <= k {
                 V::transpose(b.wrapping_add(step), b_step, to, V::LANES);
@@ -245,7 +247,8 @@ unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
                 }
                 sum = V::splat(a.wrapping_add(step * a_step)).mul_add(V::load(to), sum);
             }
-            sum.canonical().store(c.wrapping_add(column));
+            let sum = if is_last { sum.canonical() } else { sum };
+            sum.store(c.wrapping_add(column));
             next += V::LANES;
         }
     }

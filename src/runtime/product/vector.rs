@@ -7,9 +7,6 @@
 
 #![allow(unsafe_code, reason = "SIMD primitives")]
 
-/// The most elements of a vector.
-const MOST_LANES: usize = 16;
-
 /// An element of a product.
 pub(super) trait Element: Copy + 'static {
     const ZERO: Self;
@@ -42,16 +39,8 @@ pub(super) trait Vector: Copy {
     /// The first `n` elements, at most all, and zeros.
     unsafe fn load_first(from: *const Self::Element, n: usize) -> Self;
     /// The first `n` of elements that are `stride` apart, at most all, and zeros.
-    #[inline(always)]
-    unsafe fn load_every(from: *const Self::Element, stride: usize, n: usize) -> Self {
-        let mut lanes = [Self::Element::ZERO; MOST_LANES];
-        for (lane, to) in lanes.iter_mut().enumerate().take(n) {
-            // SAFETY: passed on from the caller.
-            *to = unsafe { *from.wrapping_add(lane * stride) };
-        }
-        // SAFETY: there are lanes for a whole vector.
-        unsafe { Self::load(lanes.as_ptr()) }
-    }
+    /// What lies between them may be read.
+    unsafe fn load_every(from: *const Self::Element, stride: usize, n: usize) -> Self;
     unsafe fn store(self, to: *mut Self::Element);
     /// Stores the first `n` elements, at most all.
     unsafe fn store_first(self, to: *mut Self::Element, n: usize);
@@ -99,6 +88,15 @@ macro_rules! plain {
                 let mut lanes = [0.0; 4];
                 // SAFETY: passed on from the caller, for `n` elements.
                 unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), n.min(4)) };
+                Plain(lanes)
+            }
+            #[inline(always)]
+            unsafe fn load_every(from: *const $element, stride: usize, n: usize) -> Self {
+                let mut lanes = [0.0; 4];
+                for (lane, to) in lanes.iter_mut().enumerate().take(n) {
+                    // SAFETY: passed on from the caller.
+                    *to = unsafe { *from.wrapping_add(lane * stride) };
+                }
                 Plain(lanes)
             }
             #[inline(always)]
@@ -156,6 +154,7 @@ mod x86 {
             mul_add |$a:ident, $b:ident, $c:ident| $mul_add:expr;
             has_nan |$one:ident, $other:ident| $has_nan:expr;
             canonical |$x:ident| $canonical:expr;
+            halved |$even:ident, $next:ident| $halved:expr;
             gather |$source:ident, $pitch:ident| $gather:expr;
             transpose |$rows:ident| $transpose:expr;) => {
             impl Vector for $vector {
@@ -191,6 +190,26 @@ mod x86 {
                     let $some = unsafe { $mask };
                     // SAFETY: see `zero`.
                     unsafe { $load_masked }
+                }
+                #[inline(always)]
+                unsafe fn load_every(from: *const $element, stride: usize, n: usize) -> Self {
+                    if stride == 2 {
+                        // Up to the last of the elements, and no further.
+                        let all = (2 * n).saturating_sub(1);
+                        // SAFETY: see `zero`. What lies between the elements is in the same storage.
+                        unsafe {
+                            let $even = Self::load_first(from, all);
+                            let $next = Self::load_first(from.wrapping_add($lanes), all.saturating_sub($lanes));
+                            return $halved;
+                        }
+                    }
+                    let mut lanes = [0.0; $lanes];
+                    for (lane, to) in lanes.iter_mut().enumerate().take(n) {
+                        // SAFETY: see `zero`.
+                        *to = unsafe { *from.wrapping_add(lane * stride) };
+                    }
+                    // SAFETY: see `zero`.
+                    unsafe { Self::load(lanes.as_ptr()) }
                 }
                 #[inline(always)]
                 unsafe fn store(self, $there: *mut $element) {
@@ -264,6 +283,10 @@ mod x86 {
         mul_add |a, b, c| _mm512_fmadd_ps(a, b, c);
         has_nan |x, y| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y) != 0;
         canonical |x| _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_ps(f32::NAN.abs()));
+        halved |a, b| {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            _mm512_permutex2var_ps(a, even, b)
+        };
         gather |at, pitch| {
             let all = _mm512_castps128_ps512(_mm_loadu_ps(at));
             let all = _mm512_insertf32x4::<1>(all, _mm_loadu_ps(at.add(pitch)));
@@ -294,6 +317,7 @@ mod x86 {
         mul_add |a, b, c| _mm512_fmadd_pd(a, b, c);
         has_nan |x, y| _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, y) != 0;
         canonical |x| _mm512_mask_mov_pd(x, _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_pd(f64::NAN.abs()));
+        halved |a, b| _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), b);
         gather |at, pitch| {
             let all = _mm512_castpd128_pd512(_mm_loadu_pd(at));
             let all = _mm512_insertf64x2::<1>(all, _mm_loadu_pd(at.add(pitch)));
@@ -315,6 +339,10 @@ mod x86 {
         mul_add |a, b, c| _mm256_fmadd_ps(a, b, c);
         has_nan |x, y| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, y)) != 0;
         canonical |x| _mm256_blendv_ps(x, _mm256_set1_ps(f32::NAN.abs()), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        halved |a, b| {
+            let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(a, b));
+            _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(even))
+        };
         gather |at, pitch| {
             let all = _mm256_castps128_ps256(_mm_loadu_ps(at));
             _mm256_insertf128_ps::<1>(all, _mm_loadu_ps(at.add(pitch)))
@@ -343,6 +371,7 @@ mod x86 {
         mul_add |a, b, c| _mm256_fmadd_pd(a, b, c);
         has_nan |x, y| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_UNORD_Q>(x, y)) != 0;
         canonical |x| _mm256_blendv_pd(x, _mm256_set1_pd(f64::NAN.abs()), _mm256_cmp_pd::<_CMP_UNORD_Q>(x, x));
+        halved |a, b| _mm256_permute4x64_pd::<0xd8>(_mm256_unpacklo_pd(a, b));
         gather |at, pitch| {
             let all = _mm256_castpd128_pd256(_mm_loadu_pd(at));
             _mm256_insertf128_pd::<1>(all, _mm_loadu_pd(at.add(pitch)))

@@ -2,6 +2,7 @@
 //!
 //! Panels are packed straight from the view (`gather`), so the windows are never copied to memory.
 
+use super::format::Format;
 use super::gather::{Gathered, WindowTable};
 use super::piece::ProductPiece;
 use super::tile::Multiply;
@@ -9,7 +10,6 @@ use super::{Cut, pool, widened};
 use crate::codegen::vm::Isa;
 use crate::error::Result;
 use crate::ir::attrs::{Attributes, WindowProduct};
-use crate::ir::scalar::half_bits::{widen_bf16, widen_f16};
 use crate::ir::{Attr, DType, Layout};
 use crate::runtime::array::Array;
 use smallvec::SmallVec;
@@ -29,8 +29,8 @@ pub(in crate::runtime) fn of_windows(left: &Array, windows: &Array, out: &Array,
     match left.dtype() {
         DType::F32 => multiply::<f32>(left, windows, out, inner),
         DType::F64 => multiply::<f64>(left, windows, out, inner),
-        DType::F16 => multiply::<f32>(&widened(left, widen_f16)?, &widened(windows, widen_f16)?, out, inner),
-        DType::BF16 => multiply::<f32>(&widened(left, widen_bf16)?, &widened(windows, widen_bf16)?, out, inner),
+        DType::F16 => multiply::<f32>(&widened(left, Format::F16)?, &widened(windows, Format::F16)?, out, inner),
+        DType::BF16 => multiply::<f32>(&widened(left, Format::BF16)?, &widened(windows, Format::BF16)?, out, inner),
         dtype @ (DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) => {
             unreachable!("products of windows of {dtype} are products of copies")
         }
@@ -62,6 +62,8 @@ fn multiply<T: Multiply>(left: &Array, windows: &Array, out: &Array, inner: usiz
             gathered: Some(Gathered { table: &table, step: 0, column: columns.start }),
             c: at(out, (matrix * m + rows.start) * n + columns.start),
             c_row: n,
+            is_first: true,
+            is_last: true,
         };
         #[allow(unsafe_code, reason = "pieces are raw pointers")]
         // SAFETY: the layouts of the operands are inside their storages, which they keep alive, and the table has only
