@@ -36,6 +36,11 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
     })
 }
 
+/// Indices that are checked before their elements are written.
+const CHECKED: usize = 2048;
+/// A target with at most so many elements per write is widened as a whole. Otherwise touched places are sorted.
+const FEW: usize = 16;
+
 /// The elements of a source, and where they are written.
 struct Writes<'a, T> {
     write: Write,
@@ -67,6 +72,9 @@ impl<T: Element> Writes<'_, T> {
         if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
             return self.one_by_one(to);
         }
+        if places.count.saturating_mul(FEW) >= to.len() {
+            return self.in_wide_copy(to);
+        }
         let touched = places.touched()?;
         let position = |at| touched.partition_point(|&one| one < at);
         let mut wide: Vec<T::Wide> = touched.iter().map(|&at| to[at].widen()).collect();
@@ -75,6 +83,25 @@ impl<T: Element> Writes<'_, T> {
             Write::Add | Write::Overwrite => places.each(|from, at| add(&mut wide[position(at)], source[from]))?,
         }
         touched.iter().zip(wide).for_each(|(&at, wide)| to[at] = T::narrow(wide));
+        Ok(())
+    }
+
+    /// Writes to shared memory by way of a widened copy of it, of which only touched elements have values.
+    fn in_wide_copy(&self, to: &mut [T]) -> Result<()> {
+        let mut wide = roomy(to.len())?;
+        wide.resize(to.len(), T::Wide::ZERO);
+        let mut touched = roomy(to.len())?;
+        touched.resize(to.len(), false);
+        self.places.each(|_, at| {
+            touched[at] = true;
+            wide[at] = to[at].widen();
+        })?;
+        match self.write {
+            Write::Reduce => self.reduce(&mut wide, |at| at)?,
+            Write::Add | Write::Overwrite => self.places.each_row(Adding { to: &mut wide, source: self.source })?,
+        }
+        let written = to.iter_mut().zip(wide).zip(touched).filter(|(_, touched)| *touched);
+        written.for_each(|((to, wide), _)| *to = T::narrow(wide));
         Ok(())
     }
 
@@ -177,6 +204,8 @@ struct Destinations<'a> {
     /// Over the index: index, source, and result without the dim.
     walk: StridedWalk<3>,
     index: Index<'a>,
+    /// How many elements are written.
+    count: usize,
     /// Over the elements of the index alone.
     indices: StridedWalk<1>,
 }
@@ -227,13 +256,16 @@ impl<'a> Destinations<'a> {
         let once =
             index.sizes.iter().zip(&index.strides).map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size });
         let indices = StridedWalk::new(&once.collect::<Sizes>(), [&index.strides]);
-        Ok(Destinations { op, dim, size, step, walk, index: Index::of(inputs, 1), indices })
+        let count = index.numel();
+        Ok(Destinations { op, dim, size, step, walk, index: Index::of(inputs, 1), count, indices })
     }
 
     /// Checks every index.
     fn check(&self) -> Result<()> {
-        self.indices.try_lines(|[index], line| {
-            (0..line.len).try_for_each(|i| self.place(index + i * line.steps[0]).map(|_| ()))
+        self.indices.try_lines(|[index], line| match (self.index, line.steps) {
+            (Index::Narrow(all), [1]) => self.check_all(&all[index..index + line.len]),
+            (Index::Wide(all), [1]) => self.check_all(&all[index..index + line.len]),
+            (_, [step]) => (0..line.len).try_for_each(|i| self.place(index + i * step).map(|_| ())),
         })
     }
 
@@ -269,17 +301,38 @@ impl<'a> Destinations<'a> {
     }
 
     /// Writes all elements, in row-major order of the index. Those with one index are written together.
-    fn each_row(&self, mut write: impl RowWrite) -> Result<()> {
-        self.walk.try_lines(|[index, from, at], line| {
+    fn each_row(&self, write: impl RowWrite) -> Result<()> {
+        match self.index {
+            Index::Narrow(index) => self.each_row_by(index, write),
+            Index::Wide(index) => self.each_row_by(index, write),
+        }
+    }
+
+    fn each_row_by<I: Copy + Into<i64>>(&self, index: &[I], mut write: impl RowWrite) -> Result<()> {
+        self.walk.try_lines(|[first, from, at], line| {
             let [index_step, from_step, at_step] = line.steps;
+            if index_step == 1 {
+                let line = index[first..first + line.len].chunks(CHECKED).enumerate();
+                return line.map(|(nth, places)| (nth * CHECKED, places)).try_for_each(|(start, places)| {
+                    self.check_all(places)?;
+                    let (from, at) = (from + start * from_step, at + start * at_step);
+                    let place = |nth: usize| Into::<i64>::into(places[nth]) as usize;
+                    match (from_step, self.step, at_step) {
+                        (1, 1, 0) => (0..places.len()).for_each(|i| write.one(from + i, at + place(i))),
+                        (_, step, _) => (0..places.len())
+                            .for_each(|i| write.one(from + i * from_step, at + place(i) * step + i * at_step)),
+                    }
+                    Ok(())
+                });
+            }
             if index_step != 0 {
                 for i in 0..line.len {
-                    let place = self.place(index + i * index_step)?;
+                    let place = self.place(first + i * index_step)?;
                     write.one(from + i * from_step, at + place * self.step + i * at_step);
                 }
                 return Ok(());
             }
-            let at = at + self.place(index)? * self.step;
+            let at = at + self.place(first)? * self.step;
             match (from_step, at_step) {
                 (1, 1) => write.neighbours(from, at, line.len),
                 (from_step, at_step) => {
@@ -288,6 +341,16 @@ impl<'a> Destinations<'a> {
             }
             Ok(())
         })
+    }
+
+    /// Checks indices that are neighbours, in vectors.
+    fn check_all<I: Copy + Into<i64>>(&self, places: &[I]) -> Result<()> {
+        let is_outside = |place: i64| place as u64 >= self.size as u64;
+        if !places.iter().fold(false, |any, &place| any | is_outside(place.into())) {
+            return Ok(());
+        }
+        let first = places.iter().map(|&place| Into::<i64>::into(place)).find(|&place| is_outside(place));
+        first.map_or(Ok(()), |place| Err(self.outside(place)))
     }
 
     #[cold]
