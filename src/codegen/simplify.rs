@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 /// The kernel without redundant instructions.
 pub(super) fn simplify(kernel: Kernel) -> Kernel {
-    without_dead(&with_raw_extremes(without_idle_canons(kernel)))
+    without_dead(&with_exact_products(with_raw_extremes(without_idle_canons(kernel))))
 }
 
 /// Drops each `canon` of a NaN whose sign and payload reach no output. Every path from it meets a prim that ignores
@@ -72,6 +72,34 @@ fn is_plain(lit: Lit) -> bool {
         Ty::Bool | Ty::I32 | Ty::I64 => return false,
     };
     !value.is_nan() && value != 0.0
+}
+
+/// Rewrites `a * b + c` in f64 as one fused multiply-add where `a` and `b` were f32. Their product is exact, so the sum
+/// alone is rounded, as before.
+fn with_exact_products(mut kernel: Kernel) -> Kernel {
+    let mut uses = vec![0usize; kernel.insts.len()];
+    let all = kernel.insts.iter().flat_map(|inst| inst.args.iter().copied());
+    all.chain(kernel.outputs.iter().map(|output| output.value)).for_each(|reg| uses[reg.index()] += 1);
+    for index in 0..kernel.insts.len() {
+        let (Kind::Prim(Prim::Add), Ty::F64) = (kernel.insts[index].kind, kernel.insts[index].ty) else { continue };
+        let &[a, b] = &kernel.insts[index].args[..] else { continue };
+        let terms = [(a, b), (b, a)].into_iter().find(|(term, _)| uses[term.index()] == 1 && is_exact(&kernel, *term));
+        let Some((product, other)) = terms else { continue };
+        let factors = kernel.inst(product).args.clone();
+        kernel.insts[index].kind = Kind::Prim(Prim::Fma);
+        kernel.insts[index].args = factors.into_iter().chain([other]).collect();
+    }
+    kernel
+}
+
+/// Whether a value is a product in f64 of two that were f32.
+fn is_exact(kernel: &Kernel, product: Reg) -> bool {
+    let was_narrow = |reg: &Reg| {
+        let inst = kernel.inst(*reg);
+        inst.kind == Kind::Prim(Prim::Convert(Ty::F64)) && kernel.inst(inst.args[0]).ty == Ty::F32
+    };
+    let inst = kernel.inst(product);
+    inst.kind == Kind::Prim(Prim::Mul) && inst.ty == Ty::F64 && inst.args.iter().all(was_narrow)
 }
 
 /// Drops instructions that no output needs.
@@ -174,6 +202,33 @@ mod tests {
                 assert_eq!(results(&simple, &values), results(&limited(prim, limit), &values), "{simple}");
             }
         }
+    }
+
+    #[test]
+    fn products_of_narrow_numbers_are_added_with_one_rounding() {
+        let wide = |kind: Kind, args: &[usize]| inst(kind, args, Ty::F64, Level::Full);
+        let narrow = |kind: Kind, args: &[usize]| inst(kind, args, Ty::F32, Level::Full);
+        let kernel = Kernel {
+            operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
+            insts: vec![
+                narrow(Kind::Load(0), &[]),
+                wide(Kind::Prim(Prim::Convert(Ty::F64)), &[0]),
+                inst(Kind::Lit(Lit::f64(1e-3)), &[], Ty::F64, Level::Row),
+                wide(Kind::Prim(Prim::Mul), &[1, 1]),
+                wide(Kind::Prim(Prim::Add), &[2, 3]),
+                // The factor was never narrow, so this product is rounded.
+                wide(Kind::Prim(Prim::Mul), &[4, 1]),
+                wide(Kind::Prim(Prim::Add), &[5, 4]),
+                narrow(Kind::Prim(Prim::Convert(Ty::F32)), &[6]),
+                narrow(Kind::Prim(Prim::Canon), &[7]),
+            ],
+            outputs: vec![Output { dtype: DType::F32, value: Reg::new(8) }],
+        };
+        let simple = simplify(kernel.clone());
+        let count = |prim: Prim| simple.insts.iter().filter(|inst| inst.kind == Kind::Prim(prim)).count();
+        assert_eq!((count(Prim::Fma), count(Prim::Mul), count(Prim::Add)), (1, 1, 1), "{simple}");
+        let values = [0.0, -0.0, 1e-45, 1.1, -3e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.3, 7e-23];
+        assert_eq!(results(&simple, &values), results(&kernel, &values), "{simple}");
     }
 
     #[test]
