@@ -2,9 +2,8 @@
 //!
 //! - A convolution is one matrix product per sample and group: the weight times the windows of the padded input, which
 //!   are columns. The windows are a view, and the CPU reads them where they lie (`window_product`).
-//! - A transposed convolution of stride 1 is a convolution with the reversed weight.
-//! - One of another stride is the product of weight and input. Its columns are then added up where windows overlap
-//!   (`col2im`), so no zeros are multiplied.
+//! - A transposed convolution of stride 1 is a convolution with the reversed weight, one of another stride several of
+//!   them (`transposed_convolution`).
 //! - A depthwise convolution, whose groups have one channel on either side, multiplies and sums its windows directly.
 //!
 //! The two ops are closed under differentiation. The gradient by the input of a convolution is a transposed one, and
@@ -16,7 +15,7 @@
 //! always have a batch dim.
 
 use super::attr::Attr;
-use super::attrs::{self, Attributes, Dims, Ints, ints};
+use super::attrs::{self, Attributes, Ints, ints};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
@@ -24,6 +23,7 @@ use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
 use super::shape::{Sizes, checked_numel};
+use super::transposed_convolution::transposed;
 use super::types::TensorType;
 use super::window_product;
 use super::windows::{Windows, laid_out, padded, part, unfolded};
@@ -31,17 +31,17 @@ use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// One number per spatial dim.
-type PerDim = SmallVec<[usize; 3]>;
-type Around = SmallVec<[(i64, i64); 4]>;
-type AllWindows = SmallVec<[Windows; 3]>;
+pub(super) type PerDim = SmallVec<[usize; 3]>;
+pub(super) type Around = SmallVec<[(i64, i64); 4]>;
+pub(super) type AllWindows = SmallVec<[Windows; 3]>;
 
 /// The numbers of a convolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Geometry {
-    stride: PerDim,
-    padding: PerDim,
-    dilation: PerDim,
-    groups: usize,
+pub(super) struct Geometry {
+    pub(super) stride: PerDim,
+    pub(super) padding: PerDim,
+    pub(super) dilation: PerDim,
+    pub(super) groups: usize,
 }
 
 impl Geometry {
@@ -84,8 +84,8 @@ fn per_dim(op: &str, name: &str, list: &[i64], n: usize, least: i64) -> Result<P
 }
 
 /// A call of [`Op::Convolution`].
-struct Convolution {
-    geometry: Geometry,
+pub(super) struct Convolution {
+    pub(super) geometry: Geometry,
     transposed: bool,
     output_padding: PerDim,
 }
@@ -103,7 +103,7 @@ impl Convolution {
     }
 
     /// The size of dim `d` of the result, or `None` if no window fits.
-    fn size(&self, d: usize, input: usize, kernel: usize) -> Option<usize> {
+    pub(super) fn size(&self, d: usize, input: usize, kernel: usize) -> Option<usize> {
         let Geometry { stride, padding, dilation, .. } = &self.geometry;
         let reach = dilation[d].checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
         let both = padding[d].checked_mul(2)?;
@@ -213,7 +213,7 @@ fn is_depthwise(channels: usize, out: usize, groups: usize) -> bool {
 
 /// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight, which gives
 /// `(N, groups * M, places…)`. Operands are widened for the product.
-fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
+pub(super) fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let (sizes, factors) = (windows.sizes(), weight.sizes());
     let (samples, channels) = (sizes[0], sizes[1]);
     let (places, elements) = (&sizes[2..2 + n], &sizes[2 + n..]);
@@ -233,100 +233,6 @@ fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let columns = laid_out(windows.permute(&order), &split);
     let weight = weight.unsqueeze(0).expand(&[samples, groups, rows, factors[2]]);
     laid_out(window_product::times(weight, columns, 1 + n), &out)
-}
-
-fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<'g> {
-    let Geometry { stride, padding, dilation, groups } = &convolution.geometry;
-    let (sizes, kernel, n) = (x.sizes(), weight.sizes(), stride.len());
-    let size = |d: usize| convolution.size(d, sizes[2 + d], kernel[2 + d]).expect("inference found a size");
-    if stride.iter().all(|&stride| stride == 1) {
-        let around = (0..n).map(|d| {
-            let pad = (dilation[d] * (kernel[2 + d] - 1)) as i64 - padding[d] as i64;
-            (pad, pad + convolution.output_padding[d] as i64)
-        });
-        let windows = (0..n).map(|d| convolution.geometry.windows(d, size(d), kernel[2 + d]));
-        let windows =
-            unfolded(padded(x, &around.collect::<Around>(), Scalar::Int(0)), &windows.collect::<AllWindows>());
-        let reversed = weight.call(Op::Flip, &[], Dims { dims: (2..2 + n as i64).collect() }.into());
-        return product(windows, by_output(reversed, *groups, &kernel[2..]), n);
-    }
-    let (samples, channels) = (sizes[0], sizes[1] / groups);
-    let rows: usize = kernel[1..].iter().product();
-    let n_places: usize = sizes[2..].iter().product();
-    let weight = laid_out(weight, &[1, *groups, channels, rows]).expand(&[samples, *groups, channels, rows]);
-    let weight = laid_out(weight, &[samples * groups, channels, rows]).transposed();
-    let x = laid_out(x, &[samples * groups, channels, n_places]);
-    let columns = weight.wide().matmul(x.wide());
-    let columns = laid_out(columns, &[&[samples, groups * kernel[1]], &kernel[2..], &sizes[2..]].concat());
-    // The places and the elements of each dim become neighbours.
-    let order = (0..n).flat_map(|d| [2 + n + d, 2 + d]);
-    let mut y = columns.permute(&[0, 1].into_iter().chain(order).collect::<SmallVec<[usize; 8]>>());
-    for d in (0..n).rev() {
-        y = overlapped(y, 2 + 2 * d, stride[d], dilation[d]);
-        let missing = (padding[d] + size(d)).saturating_sub(y.sizes()[2 + 2 * d]);
-        y = padded(y, &around_dim(y.rank(), 2 + 2 * d, (0, missing as i64)), Scalar::Int(0));
-        y = part(y, 2 + 2 * d, padding[d], size(d), 1);
-    }
-    y
-}
-
-/// The padding of the dims from `dim` to the last, where only `dim` is padded.
-fn around_dim(rank: usize, dim: usize, pads: (i64, i64)) -> Around {
-    let mut around: Around = SmallVec::from_elem((0, 0), rank - dim);
-    around[0] = pads;
-    around
-}
-
-/// Columns added up where they overlap (`col2im` along one dim). Dim `at` holds places that are `stride` apart, and the
-/// next dim holds the elements of each place, which are `dilation` apart. Both become one dim.
-fn overlapped<'g>(columns: Expr<'g>, at: usize, stride: usize, dilation: usize) -> Expr<'g> {
-    let columns = dilated(columns, at + 1, dilation);
-    let (rank, sizes) = (columns.rank(), columns.sizes());
-    // A single place has no neighbour, so a smaller stride gives the same result with less padding.
-    let stride = if sizes[at] == 1 { stride.min(sizes[at + 1]) } else { stride };
-    // The elements of a place are split into `reach` pieces of `stride` elements, and piece `i` adds to the place `i`
-    // further on.
-    let reach = sizes[at + 1].div_ceil(stride);
-    let mut around = around_dim(rank, at, ((reach - 1) as i64, (reach - 1) as i64));
-    around[1].1 = (reach * stride - sizes[at + 1]) as i64;
-    let columns = padded(columns, &around, Scalar::Int(0));
-    let mut split: Sizes = columns.sizes();
-    split[at + 1] = stride;
-    split.insert(at + 1, reach);
-    let columns = laid_out(columns, &split);
-    let n_places = sizes[at] + reach - 1;
-    let piece = |nth: usize| {
-        let own = part(columns, at, reach - 1 - nth, n_places, 1);
-        own.call(Op::Select, &[], attrs::Select { dim: at as i64 + 1, index: nth as i64 }.into())
-    };
-    let sum = (1..reach).fold(piece(0), |sum, nth| sum + piece(nth));
-    let mut joined: Sizes = sum.sizes();
-    joined[at] *= stride;
-    joined.remove(at + 1);
-    laid_out(sum, &joined)
-}
-
-/// The elements of a dim with zeros between them, `step` from one to the next.
-fn dilated<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
-    let size = x.sizes()[dim];
-    if step == 1 || size <= 1 {
-        return x;
-    }
-    let lifted = x.unsqueeze(dim + 1);
-    let groups = padded(lifted, &around_dim(lifted.rank(), dim + 1, (0, step as i64 - 1)), Scalar::Int(0));
-    let mut joined: Sizes = x.sizes();
-    joined[dim] *= step;
-    part(laid_out(groups, &joined), dim, 0, (size - 1) * step + 1, 1)
-}
-
-/// A `(C, M, taps…)` weight as `(groups, M, C / groups * taps)`.
-fn by_output<'g>(weight: Expr<'g>, groups: usize, taps: &[usize]) -> Expr<'g> {
-    let sizes = weight.sizes();
-    let (channels, rows) = (sizes[0] / groups, sizes[1]);
-    let split = laid_out(weight, &[&[groups, channels, rows], taps].concat());
-    let order: SmallVec<[usize; 6]> = [0, 2, 1].into_iter().chain(3..3 + taps.len()).collect();
-    let n_taps: usize = taps.iter().product();
-    laid_out(split.permute(&order), &[groups, rows, channels * n_taps])
 }
 
 /// The gradients of a convolution by input, weight and bias.

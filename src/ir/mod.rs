@@ -35,6 +35,7 @@ pub(crate) mod shape;
 pub(crate) mod slopes;
 mod table;
 pub(crate) mod text;
+mod transposed_convolution;
 mod types;
 pub(crate) mod verify;
 pub(crate) mod view;
