@@ -134,15 +134,22 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The means of windows that tile the dims from `first` on: one reduction over all of them.
+/// The means of windows that tile the dims from `first` on. Sums go dim by dim, so that all but the last run along lines.
+/// Single windows are one reduction.
 fn even(x: &Tensor, first: usize, counts: &[i64]) -> Result<Tensor> {
-    let mut y = x.clone();
-    for (d, &count) in counts.iter().enumerate() {
-        let size = x.sizes()[first + d] as i64;
-        y = y.unflatten((first + 2 * d) as i64, [count, size / count])?;
+    if counts.iter().all(|&count| count == 1) {
+        let dims: Vec<i64> = (first..x.dim()).map(|dim| dim as i64).collect();
+        return x.mean(dims, true);
     }
-    let inner: Vec<i64> = (0..counts.len()).map(|d| (first + 2 * d + 1) as i64).collect();
-    y.mean(inner, false)
+    let (mut y, mut elements) = (x.clone(), 1);
+    for (d, &count) in counts.iter().enumerate() {
+        let (dim, window) = ((first + d) as i64, x.sizes()[first + d] as i64 / count);
+        if window > 1 {
+            y = y.unflatten(dim, [count, window])?.sum([dim + 1], false)?;
+            elements *= window;
+        }
+    }
+    if elements == 1 { Ok(y) } else { y.div(elements as f64) }
 }
 
 /// The means of the windows over one dim.
@@ -187,6 +194,13 @@ fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
 
 fn spread(g: &Tensor, dim: usize, size: usize) -> Result<Tensor> {
     let count = g.sizes()[dim];
+    if size.is_multiple_of(count) {
+        let (mut spread, mut joined) = (g.sizes().to_vec(), g.sizes().to_vec());
+        spread.insert(dim + 1, size / count);
+        joined[dim] = size;
+        let share = g.div((size / count) as f64)?.unsqueeze(dim as i64 + 1)?;
+        return share.expand(&spread[..])?.reshape(&joined[..]);
+    }
     let windows = Windows::new(g.device(), size, count)?;
     let share = g.unsqueeze(dim as i64 + 1)?;
     let share = share.div(Windows::at(&windows.lengths, dim, share.dim())?)?;

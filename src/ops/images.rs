@@ -274,6 +274,12 @@ fn backward(
         return Err(Error::shape(op, what, format!("its planes must be {counts:?}")));
     }
     let mut g = widened(gradient)?;
+    if way == Way::Nearest && (0..2).all(|d| is_doubled(input[2 + d], counts[d], scales[d])) {
+        for (dim, size) in [(2, input[2]), (4, input[3])] {
+            g = g.unflatten(dim, [size as i64, -1])?;
+        }
+        return g.sum([3, 5], false)?.to_dtype(gradient.dtype());
+    }
     for (d, dim) in [(1, 3), (0, 2)] {
         let places = Places::new(gradient, input[dim], counts[d], scales[d], way)?;
         let mut sizes = g.sizes().to_vec();
@@ -288,6 +294,13 @@ fn backward(
         };
     }
     g.to_dtype(gradient.dtype())
+}
+
+/// Whether each pixel is copied to equally many neighbours along a dim. The factor is a power of two, so places are
+/// exact.
+fn is_doubled(size: usize, count: usize, scale: Option<f64>) -> bool {
+    let factor = count / size;
+    count == factor * size && factor.is_power_of_two() && scale.is_none_or(|scale| scale == factor as f64)
 }
 
 /// Reshapes one number per row (dim 2) or column (dim 3) so that it broadcasts.

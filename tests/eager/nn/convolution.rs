@@ -24,7 +24,7 @@ struct Case {
 impl Case {
     fn random(numbers: &mut Numbers) -> Case {
         let mut pair = |least: usize, bound: usize| [least + numbers.below(bound), least + numbers.below(bound)];
-        let (kernel, stride, padding, dilation) = (pair(1, 3), pair(1, 3), pair(0, 4), pair(1, 3));
+        let (kernel, stride, padding, dilation) = (pair(1, 3), pair(1, 5), pair(0, 4), pair(1, 3));
         let size = pair(1, 6);
         let channels = pair(1, 3);
         let [transposed, output] = pair(0, 2);
