@@ -61,6 +61,21 @@ impl Format {
         }
     }
 
+    /// The best function of this processor that splits pairs. Without vectors there is none.
+    pub(super) fn splitting(self) -> Option<Split> {
+        match (Isa::best(), self) {
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Format::BF16) => Some(avx512::split_bf16),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Format::F16) => Some(avx512::split_f16),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, Format::BF16) => Some(avx2::split_bf16),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, Format::F16) => Some(avx2::split_f16),
+            (_, Format::BF16 | Format::F16) => None,
+        }
+    }
+
     /// The best function of this processor that rounds.
     pub(super) fn rounding(self) -> Round {
         match (Isa::best(), self) {
@@ -83,6 +98,12 @@ impl Format {
 /// # Safety
 /// They may be read, and the processor has the level of the function.
 pub(super) type Widen = unsafe fn(from: *const u16, step: usize, to: &mut [f32]);
+
+/// Widens pairs, which lie in the bits of `first`: the lower halves to `first`, and the upper halves to `second`.
+///
+/// # Safety
+/// The processor has the level of the function.
+pub(super) type Split = unsafe fn(first: &mut [f32], second: &mut [f32]);
 
 /// Rounds as many elements as both have.
 ///
@@ -107,6 +128,14 @@ unsafe fn each(from: *const u16, step: usize, to: &mut [f32], widen: impl Fn(u16
 }
 
 #[inline(always)]
+fn split(first: &mut [f32], second: &mut [f32], widen: impl Fn(u16) -> f32) {
+    for (first, second) in first.iter_mut().zip(second) {
+        let pair = first.to_bits();
+        (*first, *second) = (widen(pair as u16), widen((pair >> 16) as u16));
+    }
+}
+
+#[inline(always)]
 fn rounded(from: &[f32], to: &mut [u16], round: impl Fn(f32) -> u16) {
     to.iter_mut().zip(from).for_each(|(to, &from)| *to = round(from));
 }
@@ -114,7 +143,7 @@ fn rounded(from: &[f32], to: &mut [u16], round: impl Fn(f32) -> u16) {
 /// Instances of the functions above that may use the instructions of a level.
 #[cfg(target_arch = "x86_64")]
 macro_rules! level {
-    ($level:ident $features:literal: $($widen:ident $round:ident)*) => {
+    ($level:ident $features:literal: $($widen:ident $split:ident $round:ident)*) => {
         mod $level {
             use crate::ir::scalar::half_bits;
 
@@ -127,6 +156,13 @@ macro_rules! level {
             }
 
             /// # Safety
+            /// As for [`super::Split`].
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $split(first: &mut [f32], second: &mut [f32]) {
+                super::split(first, second, half_bits::$widen);
+            }
+
+            /// # Safety
             /// As for [`super::Round`].
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $round(from: &[f32], to: &mut [u16]) {
@@ -136,6 +172,6 @@ macro_rules! level {
     };
 }
 #[cfg(target_arch = "x86_64")]
-level!(avx2 "avx2": widen_bf16 round_bf16 widen_f16 round_f16);
+level!(avx2 "avx2": widen_bf16 split_bf16 round_bf16 widen_f16 split_f16 round_f16);
 #[cfg(target_arch = "x86_64")]
-level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl": widen_bf16 round_bf16 widen_f16 round_f16);
+level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl": widen_bf16 split_bf16 round_bf16 widen_f16 split_f16 round_f16);

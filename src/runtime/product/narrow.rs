@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "blocks of operands and results are raw pointers")]
 
-use super::format::{Format, Widen};
+use super::format::{Format, Split, Widen};
 use super::piece::{ProductPiece, even};
 use super::tile::Multiply;
 use super::{Cut, pool};
@@ -18,7 +18,7 @@ use std::cell::Cell;
 
 /// Elements of a left operand's rows that are widened once for all columns.
 const WHOLE: usize = 64 << 10;
-/// Columns of a block are padded to a multiple of this many, which is a whole number of vectors.
+/// Columns of a block are padded to a multiple of this many, which is a whole number of vectors of each level.
 const PADDED: usize = 16;
 
 /// The extents of blocks.
@@ -37,7 +37,7 @@ impl Extents {
     fn new([m, k, n]: [usize; 3], by_column: bool) -> Extents {
         let (rows, columns, steps) = match (m, by_column) {
             (0..=1, false) => (1, 1024, 8),
-            (0..=1, true) => (1, PADDED, 256),
+            (0..=1, true) => (1, 2 * PADDED, 256),
             (2..=32, false) => (m, 1024, 64),
             (2..=32, true) => (m, 128, 512),
             _ => (192, 256, 256),
@@ -74,6 +74,7 @@ pub(super) fn multiply(format: Format, a: &Array, b: &Array, out: &Array, shape:
         let (matrix, rows, columns) = cut.part(index);
         let part = Part {
             widen: format.widening(),
+            split: format.splitting(),
             a: from(a).wrapping_add(matrix * left[0] + rows.start * left[1]),
             left: [left[1], left[2]],
             b: from(b).wrapping_add(matrix * right[0] + columns.start * right[2]),
@@ -105,6 +106,7 @@ pub(super) fn multiply(format: Format, a: &Array, b: &Array, out: &Array, shape:
 /// Some rows and columns of a product. Strides are in elements, of rows and of columns.
 struct Part {
     widen: Widen,
+    split: Option<Split>,
     a: *const u16,
     left: [usize; 2],
     b: *const u16,
@@ -119,6 +121,8 @@ impl Part {
     unsafe fn multiply(&self, [m, k, n]: [usize; 3], blocks: &mut Blocks, store: impl Fn([usize; 2], &[f32])) {
         let &Part { a, left, b, right, .. } = self;
         let by_column = right[0] == 1 && right[1] != 1;
+        // Pairs are read as one number, so columns are an even number of elements apart.
+        let split = self.split.filter(|_| by_column && right[1].is_multiple_of(2));
         let most = Extents::new([m, k, n], by_column);
         let is_whole = most.rows.saturating_mul(k) <= WHOLE;
         let Blocks { left: rows_block, right: columns_block, result } = blocks;
@@ -137,7 +141,12 @@ impl Part {
                     let steps = most.steps.min(k - step);
                     let from = b.wrapping_add(step * right[0] + column * right[1]);
                     // SAFETY: see above.
-                    let right = unsafe { self.block(from, right, [steps, columns], columns_block) };
+                    let right = unsafe {
+                        match split {
+                            Some(split) => self.turned(split, from, right[1], [steps, columns], columns_block),
+                            None => self.block(from, right, [steps, columns], columns_block),
+                        }
+                    };
                     let start = if is_whole {
                         step * lies[1]
                     } else {
@@ -149,7 +158,7 @@ impl Part {
                         m: rows,
                         k: steps,
                         // Whole vectors, whose other lanes nobody stores.
-                        n: if by_column { columns.next_multiple_of(PADDED) } else { columns },
+                        n: if right[1] != 1 { columns.next_multiple_of(PADDED) } else { columns },
                         a: rows_block.as_ptr().wrapping_add(start),
                         left: lies,
                         b: columns_block.as_ptr(),
@@ -191,6 +200,43 @@ impl Part {
             unsafe { (self.widen)(from.wrapping_add(nth * pitch), step, &mut to[..line]) };
         }
         if by_column { [1, line] } else { [line, 1] }
+    }
+
+    /// Widens a matrix with contiguous columns, `pitch` elements apart, into a block with contiguous rows. Pairs of
+    /// elements are transposed as numbers of 32 bits, and then split. Returns the strides of rows and columns.
+    ///
+    /// # Safety
+    /// The elements may be read.
+    unsafe fn turned(
+        &self,
+        split: Split,
+        from: *const u16,
+        pitch: usize,
+        [steps, columns]: [usize; 2],
+        to: &mut [f32],
+    ) -> [usize; 2] {
+        let kernels = f32::kernels(Isa::best());
+        let pairs = steps / 2 / kernels.deep * kernels.deep;
+        let whole = columns / kernels.lanes * kernels.lanes;
+        for column in (0..whole).step_by(kernels.lanes) {
+            let from = from.wrapping_add(column * pitch).cast();
+            // SAFETY: these columns and steps may be read, and the block has room for them. The level is one of this
+            // processor, and its vectors load from any address.
+            unsafe { (kernels.transpose)(from, pitch / 2, to[column..].as_mut_ptr(), 2 * columns, pairs) };
+        }
+        for two in to.chunks_exact_mut(2 * columns).take(pairs) {
+            let (first, second) = two.split_at_mut(columns);
+            // SAFETY: the level is one of this processor.
+            unsafe { split(&mut first[..whole], &mut second[..whole]) };
+        }
+        for (step, row) in to.chunks_exact_mut(columns).enumerate().take(steps) {
+            let rest = if step < 2 * pairs { whole } else { 0 };
+            for (column, to) in row.iter_mut().enumerate().skip(rest) {
+                // SAFETY: an element of the matrix.
+                unsafe { (self.widen)(from.wrapping_add(column * pitch + step), 1, std::slice::from_mut(to)) };
+            }
+        }
+        [columns, 1]
     }
 }
 
