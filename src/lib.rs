@@ -66,8 +66,8 @@ pub use opfuse_derive::TensorStruct;
 #[cfg(feature = "ndarray")]
 pub use ops::NdView;
 pub use ops::{
-    Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, broadcast_tensors, cat, embedding, meshgrid,
-    nn, stack,
+    Closeness, Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, Replacement, Side,
+    broadcast_tensors, cat, embedding, meshgrid, nn, stack, trim,
 };
 pub use tensor::{Tensor, TensorStruct};
 pub use transforms::vmap::{MapDims, Randomness, Vmap, vmap};

@@ -9,7 +9,7 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::shape::checked_numel;
 use crate::ir::{DType, Scalar};
-use crate::ops::arguments::{need_float, widened};
+use crate::ops::arguments::{need_float, only_floats, widened};
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
@@ -18,6 +18,11 @@ static ADAPTIVE_AVG_POOL1D: Composite =
     Composite::new("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor");
 static ADAPTIVE_AVG_POOL2D: Composite =
     Composite::new("adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor");
+
+static ADAPTIVE_MAX_POOL1D: Composite =
+    Composite::new("adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)");
+static ADAPTIVE_MAX_POOL2D: Composite =
+    Composite::new("adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)");
 
 /// Adaptive pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
@@ -38,12 +43,39 @@ impl Tensor {
     pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Result<Tensor> {
         ADAPTIVE_AVG_POOL2D.call((self, &sizes[..]))
     }
+
+    /// Adaptive max pooling: the maxima of `size` windows over the last dim, and their indices (i64) in it. See
+    /// [`Tensor::adaptive_avg_pool1d`].
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or if the rank does not fit.
+    pub fn adaptive_max_pool1d(&self, size: i64) -> Result<(Tensor, Tensor)> {
+        ADAPTIVE_MAX_POOL1D.call((self, &[size][..]))
+    }
+
+    /// Adaptive max pooling: the maxima of `sizes` windows over the last two dims, and their indices (i64) in the
+    /// flattened plane. See [`Tensor::adaptive_avg_pool2d`].
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or if the rank does not fit.
+    pub fn adaptive_max_pool2d(&self, sizes: [i64; 2]) -> Result<(Tensor, Tensor)> {
+        ADAPTIVE_MAX_POOL2D.call((self, &sizes[..]))
+    }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite(&ADAPTIVE_AVG_POOL1D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool1d", 1, x, sizes))?
         .composite(&ADAPTIVE_AVG_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes))?
+        .composite(&ADAPTIVE_MAX_POOL1D, |x: &Tensor, sizes: &[i64]| {
+            let &[size] = sizes else {
+                return Err(Error::argument("adaptive_max_pool1d", format!("output_size is {sizes:?}; pass 1 size")));
+            };
+            let plane = x.unsqueeze(-2)?;
+            let (values, places) = adaptive_max("adaptive_max_pool1d", x, &plane, &[1, size])?;
+            Ok((values.squeeze(-2)?, places.squeeze(-2)?))
+        })?
+        .composite(&ADAPTIVE_MAX_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive_max("adaptive_max_pool2d", x, x, sizes))?
         .def_kernel(
             "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),
@@ -79,6 +111,42 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     }
     let y = y.to_dtype(x.dtype())?;
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
+}
+
+/// The maxima of windows over the last two dims of `plane`, which is the input, perhaps with a dim more.
+fn adaptive_max(op: &str, input: &Tensor, plane: &Tensor, sizes: &[i64]) -> Result<(Tensor, Tensor)> {
+    only_floats(op, plane)?;
+    let &[height, width] = sizes else {
+        return Err(Error::argument(op, format!("output_size is {sizes:?}; pass 2 sizes")));
+    };
+    if height < 0 || width < 0 || !matches!(plane.dim(), 3 | 4) || plane.sizes()[plane.dim() - 3..].contains(&0) {
+        let what = format!("windows {sizes:?} over input of shape {:?}", input.sizes());
+        return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
+    }
+    let first = plane.dim() - 2;
+    check_windows(op, plane, first, sizes)?;
+    let shape = [&plane.sizes()[..first], &[height as usize, width as usize]].concat();
+    if shape.contains(&0) {
+        let none = |dtype| full_on(plane.device(), &shape, Scalar::Int(0), Some(dtype));
+        return Ok((none(plane.dtype())?, none(DType::I64)?));
+    }
+    let rows = Windows::new(plane.device(), plane.sizes()[first], height as usize)?;
+    let columns = Windows::new(plane.device(), plane.sizes()[first + 1], width as usize)?;
+    let (down, across) = (rows.longest as i64, columns.longest as i64);
+    // Windows by rows and columns: (height, width, down, across).
+    let joined = |one: &Tensor, other: &Tensor, join: fn(&Tensor, &Tensor) -> Result<Tensor>| {
+        join(&one.view([height, 1, down, 1])?, &other.view([1, width, 1, across])?)?.reshape([-1])
+    };
+    let start_of_row = rows.index.mul(plane.sizes()[first + 1] as i64)?;
+    let index = joined(&start_of_row, &columns.index, |one, other| one.add(other))?;
+    let is_missing = joined(&rows.is_missing, &columns.is_missing, |one, other| one.logical_or(other))?;
+    let lines = plane.flatten(-2, -1)?;
+    let window = [height * width, down * across];
+    let picked = lines.detach()?.index_select(-1, &index)?.masked_fill(&is_missing, f64::NEG_INFINITY)?;
+    let place = picked.unflatten(-1, window)?.argmax(-1, false)?;
+    let base = range_on(plane.device(), 0, height * width, None)?.mul(down * across)?;
+    let places = index.take(&place.add(&base)?)?;
+    Ok((lines.gather(-1, &places)?.reshape(&shape[..])?, places.reshape(&shape[..])?))
 }
 
 /// Checks the window counts before anything is computed, so that the error names the op.

@@ -70,6 +70,14 @@ pub(crate) fn wide(dtype: DType) -> DType {
     }
 }
 
+/// Rejects a tensor that is not floating, of an operator that only floats have.
+pub(crate) fn only_floats(op: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    Err(Error::unsupported(op, x.dtype(), "a floating dtype", "convert with to_dtype(DType::F32) first"))
+}
+
 /// Rejects operands that are not floating.
 pub(crate) fn need_float(op: &str, tensors: &[&Tensor]) -> Result<()> {
     match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {

@@ -1,7 +1,8 @@
 //! Text of tensors.
 //!
 //! `Display` prints the elements as NumPy does: in nested brackets, aligned, and wrapped at [`LINE`] columns. Of more
-//! than [`THRESHOLD`] elements it shows only [`EDGE`] at each end of every dim. Bools are printed as in Rust. `Debug`
+//! than [`THRESHOLD`] elements it shows only [`EDGE`] at each end of every dim. A precision, as in `{:.2}`, gives the
+//! number of digits of floats after the point. Bools are printed as in Rust. `Debug`
 //! prints the type and a few elements on one line. A tensor without data (on the meta device or in a trace) prints its
 //! type. Neither ever fails.
 
@@ -33,9 +34,10 @@ impl fmt::Display for Tensor {
         let layout = &self.array().layout;
         let mut shown = Vec::new();
         for_each_shown(layout, 0, layout.offset, edge, &mut |offset| shown.push(element(self, offset)));
-        let text = match &shown[..] {
-            [number] if self.dim() == 0 => vec![lone(self.dtype(), *number)],
-            elements => aligned(self.dtype(), elements),
+        let text = match (&shown[..], f.precision()) {
+            (elements, Some(digits)) if self.dtype().is_float() => rounded(elements, digits),
+            ([number], _) if self.dim() == 0 => vec![lone(self.dtype(), *number)],
+            (elements, _) => aligned(self.dtype(), elements),
         };
         let mut out = String::new();
         nest(&mut out, &layout.sizes, edge, 0, &mut text.into_iter());
@@ -154,6 +156,17 @@ fn aligned(dtype: DType, elements: &[Scalar]) -> Vec<String> {
     let power_digits = values.clone().map(power_digits).max().unwrap_or(0);
     // An element with fewer digits than its neighbours shows more of its own digits, not zeros.
     padded(exact.map(|value| scientific(value, digits, power_digits)).collect())
+}
+
+/// Floats with so many digits after the point, as texts of equal width.
+fn rounded(elements: &[Scalar], digits: usize) -> Vec<String> {
+    let text = |element: &Scalar| match element.as_f64() {
+        value if value.is_finite() => format!("{value:.digits$}"),
+        value => special(value),
+    };
+    let texts: Vec<String> = elements.iter().map(text).collect();
+    let width = texts.iter().map(String::len).max().unwrap_or(0);
+    texts.into_iter().map(|text| format!("{text:>width$}")).collect()
 }
 
 /// From here on a decimal would show digits before the point that the dtype does not have.

@@ -10,6 +10,7 @@ pub use crate::ops::batch_norm::BatchNorm;
 pub use crate::ops::convolution::{ConvTranspose, Convolution, Padding};
 pub use crate::ops::cross_entropy::CrossEntropy;
 pub use crate::ops::einsum::einsum;
+pub use crate::ops::grids::{GridBorder, GridFilter, GridSample, Patches};
 pub use crate::ops::images::Interpolation;
 pub use crate::ops::losses::Reduction;
 pub use crate::ops::padding::Border;

@@ -5,7 +5,6 @@
 //! parts of a composite give its dtype and memory order. Operators that PyTorch computes in several steps round after
 //! the same steps.
 
-use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -246,11 +245,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("__or__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_or(y))?
         .def_kernel("__xor__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_xor(y))?
         .def_kernel("positive(Tensor(a) self) -> Tensor(a)", positive)?
-        .composite(&NAN_TO_NUM, nan_to_num)?
-        .def_kernel(
-            "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
-            isclose,
-        )?;
+        .composite(&NAN_TO_NUM, nan_to_num)?;
     Ok(())
 }
 
@@ -343,28 +338,6 @@ fn greatest_finite(dtype: DType) -> Option<f64> {
         DType::F64 => Some(f64::MAX),
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => None,
     }
-}
-
-fn isclose(x: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
-    let op = "isclose";
-    if x.dtype() != other.dtype() {
-        return Err(Error::argument(op, format!("{} did not match {}; convert one side", x.dtype(), other.dtype())));
-    }
-    // Rejects NaN too.
-    let is_tolerance = |value: f64| value >= 0.0;
-    if !is_tolerance(rtol) || !is_tolerance(atol) {
-        return Err(Error::argument(op, format!("rtol is {rtol} and atol {atol}; they must not be negative")));
-    }
-    let equal = x.eq(other)?;
-    let is_float = x.dtype().is_float();
-    let close = if equal_nan && is_float { equal.logical_or(x.isnan()?.logical_and(other.isnan()?)?)? } else { equal };
-    if rtol == 0.0 && atol == 0.0 {
-        return Ok(close);
-    }
-    let other = if is_float { other.clone() } else { other.to_dtype(default_dtype())? };
-    let allowed = other.mul(rtol)?.abs()?.add(atol)?;
-    let actual = x.sub(&other)?.abs()?;
-    close.logical_or(actual.isfinite()?.logical_and(actual.le(&allowed)?)?)
 }
 
 /// Overloads with a number that have special names: the op, the overload with the number on the right, and the overload

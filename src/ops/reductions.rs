@@ -263,10 +263,6 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             count_nonzero(x, dim.as_slice())
         })?
         .composite(&COUNT_NONZERO, count_nonzero)?
-        .def_kernel(
-            "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-            nansum,
-        )?
         .def_kernel("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax)?
         .composite(&MAX_DIM, max_dim)?
         .composite(&MIN_DIM, min_dim)?;
@@ -290,7 +286,7 @@ fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 /// Sum over dims after conversion to `dtype`. The elements are summed in that dtype, even if it is a narrow integer.
-fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+pub(crate) fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Sum, &[x], &fold_to(dims, keepdim, dtype))
 }
 
@@ -305,14 +301,6 @@ fn some<'a>(op: &str, x: &'a Tensor) -> Result<&'a Tensor> {
 
 fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
     x.to_dtype(DType::Bool)?.sum(dims, false)
-}
-
-/// Sum of the elements that are not NaN.
-fn nansum(x: &Tensor, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
-    let x = converted(x, dtype)?;
-    let dims = dims.unwrap_or(&[]);
-    let numbers = if x.dtype().is_float() { x.masked_fill(&x.isnan()?, 0)? } else { x };
-    summed(&numbers, dims, keepdim, dtype)
 }
 
 fn aminmax(x: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<(Tensor, Tensor)> {

@@ -12,10 +12,11 @@ use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
-    activations, adaptive_pooling, attention, backend, batch_norm, conversions, convolution, cross_entropy, diagonals,
-    dropout, einsum, element, factories, images, in_place, index_slices, indexing, joins, losses, masks, mutation,
-    normalization, norms, padding, pieces, pointwise, pooling, products, random, random_fills, rearranging, recurrent,
-    reductions, reshaping, scatters, sorting, view_forms, views, written_forms,
+    activations, adaptive_pooling, attention, backend, batch_norm, closeness, conversions, convolution, cross_entropy,
+    diagonals, dropout, einsum, element, factories, grids, histograms, images, in_place, index_slices, indexing, joins,
+    losses, masks, matrices, multinomial, mutation, normalization, norms, order_statistics, padding, pieces, pointwise,
+    pooling, products, random, random_fills, rearranging, recurrent, reductions, reshaping, scatters, searching,
+    sorting, statistics, uniques, view_forms, views, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -58,6 +59,15 @@ const SUBJECTS: &[Subject] = &[
     scatters::register,
     sorting::register,
     views::register,
+    closeness::register,
+    grids::register,
+    histograms::register,
+    matrices::register,
+    multinomial::register,
+    order_statistics::register,
+    searching::register,
+    statistics::register,
+    uniques::register,
 ];
 
 /// Registers every row of the op table with its kernels per backend, the composites, and the in-place and `out` forms.

@@ -158,7 +158,7 @@ macro_rules! bits_first {
     };
 }
 
-number!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
+number!(bool, u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f16, bf16, f32, f64);
 // Only one floating and one integer type. With two, the type of 2.0 in `(2.0 * &x)?.exp()` would be ambiguous.
 arithmetic_first!(bool, i64, f16, bf16, f64);
 bits_first!(bool, i64);

@@ -44,7 +44,7 @@ pub struct Ellipsis;
 
 impl Index {
     /// Every `step`-th index from `start` to below `end`. `None` is no bound. It is the same as a range, but also
-    /// expresses those that Clippy rejects: `1..-1` is everything except the first and the last.
+    /// expresses those that Clippy rejects: `1..-1` is everything except the first and the last, see [`trim`].
     pub fn slice(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> Index {
         Index::Slice { start: start.into(), end: end.into(), step }
     }
@@ -56,6 +56,23 @@ impl Index {
             whole @ (Index::Select(_) | Index::NewAxis | Index::Ellipsis | Index::Tensor(_)) => whole,
         }
     }
+}
+
+/// An item for all indices of a dim except `front` at its start and `back` at its end: `trim(1, 1)` is what the range
+/// `1..-1` would be, which Clippy rejects.
+///
+/// ```
+/// # use opfuse::{Result, Tensor, trim};
+/// # fn main() -> Result<()> {
+/// let u = Tensor::arange(0, 20, 1)?.reshape([4, 5])?;
+/// let left = u.i((trim(1, 1), trim(0, 2)))?;
+/// assert_eq!((left.sizes(), left.i((0, 0))?.item::<i64>()?), (&[2, 3][..], 5));
+/// # Ok(())
+/// # }
+/// ```
+pub fn trim(front: usize, back: usize) -> Index {
+    let end = if back == 0 { None } else { Some(-back.index()) };
+    Index::Slice { start: Some(front.index()), end, step: 1 }
 }
 
 impl From<RangeFull> for Index {

@@ -56,3 +56,21 @@ fn golden() {
         panic!("golden: {complaint}");
     }
 }
+
+/// The operators of order statistics, searches, sets, histograms, matrices and grids.
+fn science() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden_science")
+}
+
+#[test]
+fn golden_science() {
+    if let Err(complaint) = golden::run(&science(), true) {
+        panic!("golden_science: {complaint}");
+    }
+}
+
+#[test]
+fn golden_science_mapped() {
+    let failures = golden::mapped::run(&science()).expect("readable data");
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}

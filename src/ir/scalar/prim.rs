@@ -249,8 +249,21 @@ macro_rules! scalar_from {
         }
     )*};
 }
-scalar_from!(bool => Bool(bool), u8 => Int(i64), i8 => Int(i64), i16 => Int(i64), i32 => Int(i64), i64 => Int(i64),
-             f16 => Float(f64), bf16 => Float(f64), f32 => Float(f64), f64 => Float(f64));
+scalar_from!(bool => Bool(bool), u8 => Int(i64), u16 => Int(i64), u32 => Int(i64), i8 => Int(i64), i16 => Int(i64),
+             i32 => Int(i64), i64 => Int(i64), f16 => Float(f64), bf16 => Float(f64), f32 => Float(f64),
+             f64 => Float(f64));
+
+macro_rules! wide_scalar_from {
+    ($($from:ty),*) => {$(
+        /// A number beyond the integers of tensors becomes a float.
+        impl From<$from> for Scalar {
+            fn from(value: $from) -> Scalar {
+                i64::try_from(value).map_or(Scalar::Float(value as f64), Scalar::Int)
+            }
+        }
+    )*};
+}
+wide_scalar_from!(u64, usize, isize);
 
 /// A literal of a scalar type, by its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,6 +16,7 @@ mod pointwise;
 mod products;
 mod reductions;
 mod reshaping;
+mod science;
 mod subscript;
 mod views;
 

@@ -241,3 +241,20 @@ fn the_table_has_every_method_that_is_named_after_an_operator() {
         names.iter().filter(|name| operators.contains(*name) && !known.contains(&***name)).collect();
     assert!(missing.is_empty(), "{missing:?} are not in tests/process/methods/table.rs");
 }
+
+/// Operators of this interface that a Rust program would look for by name have a method, except those listed here.
+#[test]
+fn operators_without_a_method_are_those_that_are_listed() {
+    let operators: BTreeSet<String> = Dispatcher::global()
+        .operator_names()
+        .iter()
+        .filter_map(|name| name.name.strip_prefix("aten::").map(str::to_string))
+        .filter(|name| !name.starts_with('_'))
+        .collect();
+    let called: BTreeSet<&str> = methods().chain(FACTORIES).map(|method| method.operator).collect();
+    let names = names_in_sources();
+    let missing: Vec<&String> =
+        operators.iter().filter(|name| !called.contains(&***name) && !names.contains(*name)).collect();
+    let listed: Vec<&str> = include_str!("without.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(missing, listed);
+}

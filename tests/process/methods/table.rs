@@ -1,8 +1,10 @@
 //! Every method that is named after an operator, with arguments. `w` wraps the tensors that it is called on.
 
 use opfuse::dispatch::{Dispatcher, Value};
-use opfuse::nn::{AvgPool, BatchNorm, ConvTranspose, Convolution, CrossEntropy, MaxPool, Reduction, einsum};
-use opfuse::{DType, Device, Generator, Indexing, Result, Tensor};
+use opfuse::nn::{
+    AvgPool, BatchNorm, ConvTranspose, Convolution, CrossEntropy, GridSample, MaxPool, Patches, Reduction, einsum,
+};
+use opfuse::{DType, Device, Generator, Indexing, Replacement, Result, Side, Tensor};
 
 /// Turns a tensor into the one that the method is called on.
 pub(super) type Wrap<'a> = &'a dyn Fn(Tensor) -> Tensor;
@@ -233,6 +235,40 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "argsort" => w(x()).argsort(0, false);
     "sort" => w(x()).sort(0, false);
     "topk" => w(x()).topk(2, 0, true);
+    "median" => w(x()).median();
+    "nanmedian" => w(x()).nanmedian();
+    "kthvalue" => w(x()).kthvalue(2, 0, true);
+    "mode" => w(x()).mode(0, true);
+    "quantile" => w(x()).quantile(0.5, 0, true);
+    "nanquantile" => w(x()).nanquantile(0.5, 0, true);
+    "searchsorted" => w(line()).searchsorted(&line(), Side::Left);
+    "bucketize" => w(x()).bucketize(&line(), Side::Right);
+    "isin" => w(x()).isin(&line());
+    "unique" as "_unique2" => w(x()).unique();
+    "unique_dim" => w(x()).unique_dim(0);
+    "unique_consecutive" => w(x()).unique_consecutive(None);
+    "bincount" => w(ints(&[1, 2])).bincount(None, 0);
+    "histc" => w(x()).histc(3, 0, 1);
+    "histogram" => w(x()).histogram(&line(), None);
+    "segment_reduce" => w(line()).segment_reduce("sum", &ints(&[1, 3]), None);
+    "kron" => w(x()).kron(&x());
+    "cross" => w(batch(&[2, 3])).cross(&batch(&[2, 3]), 1);
+    "linalg_cross" => w(batch(&[2, 3])).linalg_cross(&batch(&[2, 3]), 1);
+    "trace" => w(x()).trace();
+    "cdist" => w(x()).cdist(&x(), 1.0);
+    "cov" => w(x()).cov(1);
+    "corrcoef" => w(x()).corrcoef();
+    "nanmean" => w(x()).nanmean(0, true);
+    "nansum" => w(x()).nansum(0, true);
+    "multinomial" => w(line()).multinomial(2, Replacement::Without);
+    "isclose" => w(x()).isclose(&x(), 1e-5, 1e-8);
+    "allclose" => w(x()).allclose(&x(), 1e-5, 1e-8);
+    "grid_sample" as "grid_sampler_2d" =>
+        w(batch(&[1, 1, 2, 2])).grid_sample(&batch(&[1, 2, 2, 2]), &GridSample::default());
+    "im2col" => w(batch(&[1, 1, 3, 3])).im2col(&Patches::default());
+    "col2im" => w(batch(&[1, 1, 9])).col2im([3, 3], &Patches::default());
+    "adaptive_max_pool1d" => w(batch(&[1, 1, 3])).adaptive_max_pool1d(2);
+    "adaptive_max_pool2d" => w(batch(&[1, 1, 3, 3])).adaptive_max_pool2d([2, 2]);
 
     "index_select" => w(x()).index_select(0, &ints(&[0]));
     "gather" => w(x()).gather(1, &places());
@@ -361,6 +397,8 @@ pub(super) const FACTORIES: &[Method] = methods! { _w;
     "arange_of" as "arange" => Tensor::arange_of(0, 2, 1, DType::I64);
     "empty" => Tensor::empty(&[2], DType::F32);
     "eye" => Tensor::eye(2, DType::F32);
+    "tril_indices" => Tensor::tril_indices(2, 2, 0);
+    "triu_indices" => Tensor::triu_indices(2, 2, 0);
     "rand" => Tensor::rand(&[2], DType::F32);
     "randn" => Tensor::randn(&[2], DType::F32);
     "randint" => Tensor::randint(0, 2, &[2]);

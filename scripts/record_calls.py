@@ -1,0 +1,474 @@
+"""Records calls of PyTorch's operators as golden cases (tests/golden/SCHEMA.md has the format).
+
+    python3 scripts/record_calls.py tests/golden_science
+
+writes the folder anew. It needs torch and numpy. Calls are listed below: operator, overload, arguments. Floating
+arguments get gradients where PyTorch has them; a tuple of dtypes repeats a call.
+"""
+
+import json
+import math
+import struct
+import sys
+from pathlib import Path
+
+import torch
+
+NAN, INF = math.nan, math.inf
+DTYPES = {
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.int8: "i8",
+    torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool",
+}
+SAFE = {"f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64", "i8": "I8", "i16": "I16", "i32": "I32", "i64": "I64",
+        "u8": "U8", "bool": "BOOL"}
+TOLERANCE = {"f64": (1e-9, 1e-10), "f32": (2e-5, 1e-6), "f16": (2e-3, 1e-4), "bf16": (1.6e-2, 1e-3)}
+torch.manual_seed(20261125)
+
+
+def rand(*sizes, dtype=torch.float32):
+    return torch.randn(sizes, dtype=torch.float64).to(dtype)
+
+
+def distinct(*sizes, dtype=torch.float32):
+    """Numbers that all differ, so that indices are determined."""
+    count = math.prod(sizes)
+    return (torch.randperm(count) - count // 2).to(dtype).div(4 if dtype.is_floating_point else 1).to(dtype).reshape(sizes)
+
+
+def ints(*sizes, low=0, high=6, dtype=torch.int64):
+    return torch.randint(low, high, sizes, dtype=dtype)
+
+
+def transposed(x):
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def sliced(x):
+    wide = torch.zeros([*x.shape[:-1], 2 * x.shape[-1] + 1], dtype=x.dtype)
+    wide[..., 1::2] = x
+    return wide[..., 1::2]
+
+
+def t(values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype)
+
+
+class Store:
+    def __init__(self):
+        self.tensors = {}
+
+    def put(self, key, x):
+        self.tensors[key] = x.detach().contiguous().clone()
+
+    def write(self, path):
+        header, blobs, at = {}, [], 0
+        for key, x in self.tensors.items():
+            dense = torch.empty(x.numel(), dtype=x.dtype).copy_(x.reshape(-1))
+            data = bytes(dense.view(torch.uint8).tolist())
+            header[key] = {"dtype": SAFE[DTYPES[x.dtype]], "shape": list(x.shape), "data_offsets": [at, at + len(data)]}
+            blobs.append(data)
+            at += len(data)
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def number(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def argument(store, case, name, ty, value):
+    if isinstance(value, torch.Tensor):
+        key = f"{case}.in.{name}"
+        base = value if value._base is None else value._base
+        size = sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1 if value.numel() else 0
+        start = value.storage_offset()
+        window = torch.as_strided(base.detach(), [start + size], [1], 0)
+        store.put(key, window)
+        return {"name": name, "kind": "tensor", "dtype": DTYPES[value.dtype], "shape": list(value.shape),
+                "stride": list(value.stride()), "offset": start, "layout": "contiguous", "key": key}
+    if value is None:
+        return {"name": name, "kind": "none"}
+    if isinstance(value, torch.dtype):
+        return {"name": name, "kind": "dtype", "value": DTYPES[value]}
+    if isinstance(value, bool):
+        return {"name": name, "kind": "bool", "value": value}
+    if isinstance(value, str):
+        return {"name": name, "kind": "str", "value": value}
+    if isinstance(value, (list, tuple)):
+        kind = "float_list" if any(isinstance(x, float) for x in value) else "int_list"
+        return {"name": name, "kind": kind, "value": [number(x) for x in value]}
+    if isinstance(value, int):
+        return {"name": name, "kind": "float" if ty == "float" else "int", "value": value}
+    return {"name": name, "kind": "float", "value": number(value)}
+
+
+def record(store, case, op, overload, args, kwargs, options):
+    call = getattr(getattr(torch.ops.aten, op), overload or "default")
+    schema = call._schema
+    given, rest = {}, list(args)
+    for parameter in schema.arguments:
+        name = parameter.name
+        if rest and not parameter.kwarg_only:
+            given[name] = rest.pop(0)
+        else:
+            given[name] = kwargs.get(name, parameter.default_value if parameter.has_default_value() else None)
+            if name == "dtype" and isinstance(given[name], int):
+                given[name] = torch.int64
+    entry = {"id": case, "op": f"aten::{op}", "overload": overload}
+    entry["args"] = [argument(store, case, p.name, str(p.type), given[p.name]) for p in schema.arguments]
+    entry["tag"] = options.get("tag", "science")
+    positional = [given[p.name] for p in schema.arguments if not p.kwarg_only]
+    named = {p.name: given[p.name] for p in schema.arguments if p.kwarg_only}
+    try:
+        outputs = call(*positional, **named)
+    except Exception as error:
+        entry["error"] = {"kind": type(error).__name__, "message": str(error).split("\n")[0][:160]}
+        entry["tag"] = "error"
+        return entry
+    outputs = [outputs] if not isinstance(outputs, (tuple, list)) else list(outputs)
+    wide = 64 if options.get("loose") else 1
+    entry["outputs"] = []
+    for at, output in enumerate(outputs):
+        if isinstance(output, (bool, int, float)):
+            kind = {bool: "bool", int: "int", float: "float"}[type(output)]
+            entry["outputs"].append({"kind": kind, "value": number(output)})
+            continue
+        dtype = DTYPES[output.dtype]
+        rtol, atol = TOLERANCE.get(dtype, (0, 0))
+        key = f"{case}.out.{at}"
+        # Memory without a value is not compared.
+        checked = at not in options.get("unchecked", ())
+        store.put(key, output)
+        entry["outputs"].append({
+            "kind": "tensor", "dtype": dtype, "shape": list(output.shape), "stride": list(output.stride()),
+            "check": "values" if checked else "meta", "key": key, "stride_exact": False, "rtol": rtol * wide,
+            "atol": atol * wide})
+    gradients(store, case, entry, call, given, positional, named, wide, options)
+    return entry
+
+
+def gradients(store, case, entry, call, given, positional, named, wide, options):
+    floating = {name: x for name, x in given.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
+    if not floating or options.get("no_grad"):
+        return
+    leaves = {name: x.detach().clone().requires_grad_() for name, x in floating.items()}
+    swap = {id(floating[name]): leaves[name] for name in leaves}
+    try:
+        outputs = call(*[swap.get(id(x), x) for x in positional], **{k: swap.get(id(x), x) for k, x in named.items()})
+        outputs = [outputs] if not isinstance(outputs, (tuple, list)) else list(outputs)
+        wanted = [(at, x) for at, x in enumerate(outputs) if isinstance(x, torch.Tensor) and x.grad_fn is not None]
+        if not wanted:
+            return
+        cotangents = [torch.randn_like(x) for _, x in wanted]
+        found = torch.autograd.grad([x for _, x in wanted], list(leaves.values()), cotangents, allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        # What PyTorch does not differentiate is not compared.
+        return
+    grads = {"cotangents": [], "inputs": []}
+    for (at, _), cotangent in zip(wanted, cotangents):
+        key = f"{case}.ct.{at}"
+        store.put(key, cotangent)
+        grads["cotangents"].append({"output": at, "key": key})
+    for name, gradient in zip(leaves, found):
+        if gradient is None or name in options.get("zero", ()):
+            grads["inputs"].append({"name": name, "kind": "none"})
+            continue
+        key, dtype = f"{case}.grad.{name}", DTYPES[gradient.dtype]
+        store.put(key, gradient)
+        rtol, atol = TOLERANCE[dtype]
+        grads["inputs"].append({"name": name, "kind": "tensor", "dtype": dtype, "shape": list(gradient.shape), "key": key,
+                                "rtol": 2 * rtol * wide, "atol": 4 * atol * wide})
+    entry["grads"] = grads
+
+
+CALLS = []
+
+
+def add(op, *args, overload="", options=None, **kwargs):
+    CALLS.append((op, overload, args, kwargs, options or {}))
+
+
+F = (torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def order_statistics():
+    for dtype in (*F, *HALVES, *WHOLE):
+        x = distinct(5, 7, dtype=dtype) if dtype.is_floating_point else ints(5, 7, high=120, dtype=dtype)
+        for op in ("median", "nanmedian"):
+            add(op, x)
+            if dtype.is_floating_point:
+                add(op, transposed(x), 0, True, overload="dim")
+                add(op, sliced(x), -1, overload="dim")
+        if dtype.is_floating_point:
+            add("kthvalue", x, 3, 0)
+            add("kthvalue", transposed(x), 7, -1, True)
+        add("mode", ints(4, 9, high=4).to(dtype), 1)
+        add("mode", transposed(ints(4, 9, high=4).to(dtype)), 0, True)
+    # The gradient of a NaN is not compared.
+    for values in ([NAN, 1, NAN, 2], [NAN, 1, NAN, 2, 3], [NAN, NAN], [3.0], [1, INF, -INF, NAN]):
+        for op in ("median", "nanmedian"):
+            add(op, t(values), 0, overload="dim")
+            add(op, t(values), options={"no_grad": True})
+        # How PyTorch's mode sorts a NaN depends on where it stands.
+        if not math.isnan(values[0]) or all(math.isnan(x) for x in values):
+            add("mode", t(values))
+        for q in (0.0, 0.3, 1.0):
+            add("quantile", t(values), q, overload="scalar", options={"no_grad": True})
+            add("nanquantile", t(values), q, overload="scalar", options={"no_grad": True})
+    add("mode", t([3, 1, 2, 1, 2, 3, 0]))
+    add("median", t([2.0, 2, 2, 1]))
+    add("median", t(3.0), 0, overload="dim")
+    add("kthvalue", t(3.0), 1)
+    add("median", torch.zeros(0), options={"no_grad": True})
+    for op in ("median", "nanmedian"):
+        add(op, torch.zeros(0, 3), 0, overload="dim")
+        add(op, torch.zeros(0, 3), 1, overload="dim")
+        add(op, t([True, False], torch.bool))
+    add("mode", torch.zeros(0, 3), 1)
+    add("mode", torch.zeros(3, 0), 1)
+    add("kthvalue", t([3.0, 1]), 0)
+    add("kthvalue", t([3.0, 1]), 3)
+    for dtype in F:
+        x = distinct(4, 6, dtype=dtype)
+        for way in ("linear", "lower", "higher", "midpoint", "nearest"):
+            for op in ("quantile", "nanquantile"):
+                add(op, x, t([0.0, 0.3, 0.5, 1.0], dtype), 1, interpolation=way)
+                add(op, transposed(x), 0.25, 0, True, overload="scalar", interpolation=way)
+        add("quantile", x, 0.4, overload="scalar")
+        add("quantile", sliced(x), t([0.1, 0.9], dtype), None, True)
+    holes = distinct(3, 8)
+    holes[0, 2] = holes[1, :] = NAN
+    add("nanquantile", holes, t([0.0, 0.6, 1.0]), -1, options={"no_grad": True})
+    add("quantile", holes, t([0.0, 0.6, 1.0]), 0, options={"no_grad": True})
+    add("quantile", t(2.0), t([0.5, 0.2]), None, True)
+    add("quantile", rand(4).half(), 0.5, overload="scalar")
+    add("quantile", rand(4), 1.5, overload="scalar")
+    add("quantile", rand(4), t(0.5, torch.float64))
+    add("quantile", rand(4), rand(1, 1))
+    add("quantile", torch.zeros(0), 0.5, overload="scalar")
+    add("quantile", rand(4), 0.5, overload="scalar", interpolation="other")
+
+
+def searching():
+    for dtype in (*F, torch.float16, *WHOLE):
+        line = ints(9, high=9).sort().values.to(dtype)
+        for right in (False, True):
+            add("searchsorted", line, ints(3, 5, low=-1 if dtype.is_signed else 0, high=11).to(dtype), overload="Tensor", right=right)
+            add("bucketize", transposed(ints(3, 5, high=11).to(dtype)), line, overload="Tensor", right=right)
+    lines = rand(3, 6).sort().values
+    add("searchsorted", lines, rand(3, 4), overload="Tensor")
+    add("searchsorted", transposed(lines), sliced(rand(3, 4)), overload="Tensor", side="right", out_int32=True)
+    add("searchsorted", t([1.0, 3, 5, INF]), t([0.0, 1, 2, NAN, 6, INF, -INF, -0.0]), overload="Tensor", right=True)
+    add("searchsorted", t([-0.0, 0.0, 1.0]), t([0.0, -0.0]), overload="Tensor")
+    add("searchsorted", torch.zeros(0), rand(3), overload="Tensor")
+    add("searchsorted", rand(3), torch.zeros(0), overload="Tensor")
+    add("searchsorted", t([3, 1, 2]), t([2]), overload="Tensor", sorter=t([1, 2, 0], torch.int64))
+    add("searchsorted", t([1.0, 3, 5]), 3, overload="Scalar")
+    add("bucketize", 2, t([1.0, 3, 5]), overload="Scalar")
+    far = torch.iinfo(torch.int64)
+    add("searchsorted", t([far.min, -1, far.max], torch.int64), t([far.min, far.max, 0], torch.int64), overload="Tensor")
+    add("searchsorted", rand(2, 3), rand(3, 3), overload="Tensor")
+    add("searchsorted", rand(3), rand(3), overload="Tensor", side="up")
+    add("searchsorted", rand(3), rand(3), overload="Tensor", side="left", right=True)
+    add("searchsorted", t(3.0), rand(3), overload="Tensor")
+    add("bucketize", rand(3), rand(2, 2), overload="Tensor")
+    for dtype in (torch.float32, torch.int64, torch.uint8):
+        for size in (0, 3, 40):
+            for invert in (False, True):
+                add("isin", ints(4, 7, high=50).to(dtype), ints(size, high=50).to(dtype), overload="Tensor_Tensor", invert=invert)
+    add("isin", t([1, 2, NAN]), t([2, NAN]), overload="Tensor_Tensor")
+    add("isin", ints(4, 3), 2, overload="Tensor_Scalar")
+    add("isin", 2, ints(4, 3), overload="Scalar_Tensor")
+
+
+def uniques():
+    flags = dict(return_inverse=True, return_counts=True)
+    for dtype in (*F, torch.bfloat16, *WHOLE, torch.bool):
+        x = ints(4, 5, high=5).to(dtype)
+        add("_unique2", x, True, True, True, options={"no_grad": True})
+        add("_unique2", transposed(x), options={"no_grad": True})
+        if dtype not in HALVES:
+            add("unique_dim", ints(6, 2, high=2).to(dtype), 0, True, True, True, options={"no_grad": True})
+            add("unique_dim", ints(2, 6, high=2).to(dtype), 1, options={"no_grad": True})
+        add("unique_consecutive", ints(12, high=2).to(dtype), True, True, options={"no_grad": True})
+    add("unique_consecutive", ints(6, 2, high=2), True, True, 0)
+    add("unique_dim_consecutive", ints(6, 2, high=2), 0, True, True)
+    add("unique_consecutive", t([2, 2, 1, 1, 2]), options={"no_grad": True})
+    add("_unique2", t([2.0, NAN, 1, NAN, 2, INF, -INF]), True, True, True, options={"no_grad": True})
+    add("_unique2", t(3, torch.int64), True, True, True)
+    add("_unique2", torch.zeros(0, 3, dtype=torch.int64), True, True, True)
+    add("unique_dim", torch.zeros(0, 2, dtype=torch.int64), 0, True, True, True)
+    add("unique_dim", torch.zeros(2, 0, dtype=torch.int64), 0)
+    add("_unique", ints(9, high=4), True, True)
+
+
+def histograms():
+    for dtype in WHOLE:
+        add("bincount", ints(20, high=7, dtype=dtype))
+        add("bincount", ints(20, high=7, dtype=dtype), rand(20, dtype=torch.float64), 9, options={"no_grad": True})
+    add("bincount", t([1, 1, 3], torch.int64), t([1, 2, 3], torch.int64))
+    add("bincount", t([1, 1, 3], torch.int64), t([1, 2, 3]), options={"no_grad": True})
+    add("bincount", torch.zeros(0, dtype=torch.int64), None, 3)
+    for bad in (t([1.0]), t([-1], torch.int64), t([[1]], torch.int64), t([True], torch.bool)):
+        add("bincount", bad)
+    for dtype in (*F, *HALVES):
+        add("histc", (rand(5, 7) * 2).to(dtype), 6, -2, 3, options={"no_grad": True})
+        add("histc", ints(5, 7).to(dtype), 5, options={"no_grad": True})
+    for values, bins, low, high in (([1, 2, 1, NAN, 5], 4, 0, 3), ([1.0, 1], 3, 0, 0), ([], 3, 0, 0), ([1.0], 0, 0, 0),
+                                    ([1.0], 3, 5, 2), ([1.0], 3, 0.0, INF), ([1, NAN], 4, 0, 0)):
+        add("histc", t(values), bins, low, high, options={"no_grad": True})
+    add("histc", ints(3), 4)
+    for dtype in F:
+        edges = t([-2.0, -1, 0, 0.5, 3], dtype)
+        add("histogram", rand(4, 9, dtype=dtype), edges, overload="bins_tensor", options={"no_grad": True})
+        add("histogram", rand(20, dtype=dtype), edges, overload="bins_tensor", weight=rand(20, dtype=dtype), density=True, options={"no_grad": True})
+        add("histogram", rand(30, dtype=dtype), 7, overload="bin_ct", range=[-1.5, 2.0], options={"no_grad": True})
+        add("histogram", rand(30, dtype=dtype), 4, overload="bin_ct", density=True, options={"no_grad": True})
+    lengths = t([2, 0, 4], torch.int64)
+    for reduce in ("sum", "mean", "max", "min", "prod"):
+        for dtype in F:
+            add("segment_reduce", distinct(6, dtype=dtype) + 5, reduce, lengths=lengths)
+            add("segment_reduce", distinct(6, 2, dtype=dtype) + 5, reduce, lengths=lengths, initial=1)
+        add("segment_reduce", distinct(2, 3) + 5, reduce, lengths=t([[1, 2], [0, 3]], torch.int64), axis=1)
+        add("segment_reduce", distinct(6) + 5, reduce, offsets=t([0, 2, 2, 6], torch.int64))
+    add("segment_reduce", distinct(6), "sum", lengths=t([2, 0, 3], torch.int64))
+    add("segment_reduce", distinct(6), "sum")
+    add("segment_reduce", distinct(6), "other", lengths=lengths)
+
+
+def matrices():
+    for dtype in (*F, torch.int64):
+        make = (lambda *s: rand(*s, dtype=dtype)) if dtype.is_floating_point else (lambda *s: ints(*s))
+        add("kron", make(2, 3), make(3, 2))
+        add("kron", make(2), make(2, 1, 3))
+        add("linalg_cross", make(4, 3), make(1, 3))
+        add("linalg_cross", transposed(make(3, 2)), make(3, 2), dim=0)
+        add("cross", make(2, 3), make(2, 3))
+        add("cross", make(3, 4), make(3, 4), 0)
+        add("trace", make(3, 4))
+        add("trace", transposed(make(4, 3)))
+        add("cov", make(3, 6))
+        add("cov", make(5))
+        add("corrcoef", make(3, 6), options={"loose": True})
+    add("kron", t(2.0), rand(2, 2))
+    add("kron", rand(0, 2), rand(2, 2))
+    add("trace", rand(3, 3).half(), options={"no_grad": True})
+    add("trace", rand(0, 3))
+    for bad in ((rand(4, 2), rand(4, 2)), (rand(4, 3), rand(3)), (rand(4, 3), rand(3, 3))):
+        add("linalg_cross", *bad)
+    add("cross", rand(4, 2), rand(4, 2))
+    add("trace", rand(3))
+    for op in ("tril_indices", "triu_indices"):
+        for rows, columns, offset in ((3, 4, 0), (4, 3, 1), (3, 4, -1), (2, 2, 9), (2, 2, -9), (0, 3, 0), (3, 0, 1)):
+            add(op, rows, columns, offset)
+        add(op, 3, 3, dtype=torch.int32)
+        add(op, 3, 3, dtype=torch.float32)
+        add(op, -1, 3)
+    add("cov", rand(3, 6), correction=0, fweights=ints(6, low=1), aweights=rand(6).abs())
+    add("cov", rand(3, 6), fweights=ints(6, low=1))
+    add("cov", rand(3, 6), aweights=rand(6).abs())
+    add("cov", rand(2, 2, 2))
+    add("corrcoef", rand(6))
+    for p in (2.0, 1.0, 0.0, 3.5, INF):
+        for dtype in F:
+            add("cdist", rand(5, 3, dtype=dtype), rand(4, 3, dtype=dtype), p)
+    add("cdist", rand(2, 1, 5, 3), transposed(rand(3, 4, 3)))
+    add("cdist", rand(30, 3), rand(4, 3), options={"loose": True})
+    same = rand(4, 3)
+    add("cdist", same, same.clone())
+    add("cdist", rand(2, 0), rand(3, 0))
+    add("cdist", rand(0, 2), rand(3, 2))
+    for bad in ((rand(3, 2), rand(2)), (rand(3, 2), rand(3, 3)), (ints(3, 2), ints(3, 2))):
+        add("cdist", *bad)
+    add("cdist", rand(3, 2), rand(3, 2), -1.0)
+    holes = rand(4, 5)
+    holes[0, 1] = holes[2] = NAN
+    for dims in (None, [0], [1], [0, 1]):
+        add("nanmean", holes, dims, options={"no_grad": True})
+        add("nanmean", rand(4, 5, dtype=torch.float64), dims, True)
+    add("nanmean", holes.half(), dtype=torch.float32, options={"no_grad": True})
+    add("nanmean", ints(3))
+
+
+def grids():
+    for dtype in F:
+        image = rand(2, 3, 4, 5, dtype=dtype)
+        grid = torch.rand(2, 3, 3, 2, dtype=torch.float64).mul(2.8).sub(1.4).to(dtype)
+        for mode in (0, 1, 2):
+            for padding in (0, 1, 2):
+                for corners in (True, False):
+                    # Nearest pixels have no slope; PyTorch says zeros, we say none.
+                    options = {"loose": True, "zero": ("grid",) if mode == 1 else ()}
+                    add("grid_sampler_2d", image, grid, mode, padding, corners, options=options)
+    add("grid_sampler_2d", rand(1, 1, 1, 1), rand(1, 2, 2, 2), 0, 2, True, options={"no_grad": True})
+    add("grid_sampler", transposed(rand(1, 2, 4, 4)), sliced(rand(1, 2, 2, 2)), 0, 0, False, options={"loose": True})
+    for bad in ((rand(1, 1, 2, 2), rand(2, 2, 2, 2)), (rand(1, 2, 2), rand(1, 2, 2, 2)), (rand(1, 1, 2, 2), rand(1, 2, 2, 3))):
+        add("grid_sampler_2d", *bad, 0, 0, True)
+    for dtype in (*F, *HALVES):
+        x = rand(2, 3, 5, 6, dtype=dtype)
+        # PyTorch adds gradients of halves up in halves.
+        options = {"no_grad": dtype in HALVES}
+        add("im2col", x, [2, 3], [1, 1], [0, 0], [1, 1], options=options)
+        add("im2col", transposed(x), [2, 2], [2, 1], [1, 2], [2, 3], options=options)
+    for dtype in F:
+        add("col2im", rand(2, 12, 12, dtype=dtype), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1])
+        add("col2im", transposed(rand(12, 20, dtype=dtype)), [4, 5], [2, 2], [2, 1], [2, 1], [1, 2])
+    add("im2col", rand(3, 5, 5), [3, 3], [1, 1], [1, 1], [2, 2])
+    add("im2col", rand(1, 1, 2, 2), [3, 3], [1, 1], [0, 0], [1, 1])
+    add("col2im", rand(4, 5), [3, 3], [2, 2], [1, 1], [0, 0], [1, 1])
+    for dtype in (*F, *HALVES):
+        x = distinct(2, 3, 5, 7, dtype=dtype)
+        for size in ([2, 3], [1, 1], [5, 7], [7, 9]):
+            add("adaptive_max_pool2d", x, size, options={"no_grad": dtype in HALVES})
+        add("adaptive_max_pool1d", distinct(2, 3, 7, dtype=dtype), [3])
+    add("adaptive_max_pool2d", transposed(distinct(3, 4, 4)), [2, 2])
+    add("adaptive_max_pool2d", ints(1, 2, 2), [1, 1])
+    add("adaptive_max_pool2d", rand(3, 3), [1, 1])
+
+
+def closeness():
+    x = t([1.0, 2, NAN, INF])
+    for nan in (False, True):
+        add("allclose", x, x.clone(), 1e-5, 1e-8, nan)
+    add("allclose", t([1.0, 2]), t([1.0, 2.00001]))
+    add("allclose", t([1.0, 2]), t([1.0, 2.1]))
+    add("allclose", ints(3), rand(3))
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*"):
+        if old.suffix in (".json", ".safetensors"):
+            old.unlink()
+    for subject in (order_statistics, searching, uniques, histograms, matrices, grids, closeness):
+        subject()
+    by_op = {}
+    for op, overload, args, kwargs, options in CALLS:
+        by_op.setdefault(op, []).append((overload, args, kwargs, options))
+    manifest = {"format": "golden-1", "reference": f"torch {torch.__version__.split('+')[0]}, cpu", "seed": 20261125}
+    ops = {}
+    for op, calls in sorted(by_op.items()):
+        store, cases = Store(), []
+        for number, (overload, args, kwargs, options) in enumerate(calls):
+            cases.append(record(store, f"{op}/{number:04}", op, overload, args, kwargs, options))
+        files = [f"{op}.json", f"{op}.safetensors"]
+        text = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+        (folder / files[0]).write_text(f"[\n{text}\n]\n")
+        store.write(folder / files[1])
+        ops[op] = {"tier": "T1", "cases": len(cases), "with_grads": sum("grads" in case for case in cases),
+                   "errors": sum("error" in case for case in cases), "tensors": len(store.tensors), "files": files}
+    for field in ("cases", "with_grads", "errors"):
+        manifest[field] = sum(entry[field] for entry in ops.values())
+    manifest.update(operators=len(ops), extra=[], tiers={"T1": len(ops)}, ops=ops)
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    print({field: manifest[field] for field in ("operators", "cases", "with_grads", "errors")})
+
+
+torch.set_num_threads(1)
+main()
