@@ -24,6 +24,7 @@
 //!
 //! - [`nn`]: the arguments of layers and losses, which are methods of [`Tensor`].
 //! - [`autograd`]: gradients, hooks, functions with derivatives of their own.
+//! - [`func`]: gradients, Jacobians and Hessians as functions of functions.
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
 //! - [`device`]: devices, streams, allocators, threads.
 //! - [`dispatch`]: operators, kernels and backends from outside this crate; modes that see every call.
@@ -43,6 +44,7 @@ mod eager;
 pub mod error;
 pub mod exported;
 pub mod formats;
+pub mod func;
 mod fusion;
 #[doc(hidden)]
 pub mod internals;
@@ -87,3 +89,8 @@ struct ExplainGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/formats.md")]
 struct FormatsPage;
+
+/// The examples of the page for users of NumPy.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/numpy.md")]
+struct NumpyPage;

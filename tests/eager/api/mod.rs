@@ -2,6 +2,7 @@
 
 mod default_dtype;
 mod elements;
+mod functions;
 mod in_place;
 mod index_writes;
 mod joins;
