@@ -127,7 +127,7 @@ fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
         // A gradient without elements is still one: what follows depends on whether it arrives.
         let Some((first, rest)) = sizes.split_first() else { return zeros };
         if *first == 0 || rest.contains(&0) {
-            return x.reshape(sizes);
+            return zeros;
         }
         let none: Sizes = std::iter::once(0).chain(rest.iter().copied()).collect();
         return x.reshape(&none).call(Op::Cat, &[zeros], Along { dim: 0 }.into());
