@@ -22,7 +22,7 @@
 //!
 //! Most programs need the crate's root alone. Beside it:
 //!
-//! - [`nn`]: the arguments of layers and losses, which are methods of [`Tensor`].
+//! - [`nn`]: modules that own their parameters; the arguments of layers and losses that are methods of [`Tensor`].
 //! - [`autograd`]: gradients, hooks, functions with derivatives of their own.
 //! - [`func`]: gradients, Jacobians and Hessians as functions of functions.
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
@@ -33,6 +33,9 @@
 //! - [`error`](mod@error): what can go wrong, and why something was not fused, compiled or captured.
 //!
 //! With the feature `ndarray`, a [`Tensor`] can be viewed as an array of that crate, or made from one.
+
+// Derive macros name the crate by its path.
+extern crate self as opfuse;
 
 pub mod autograd;
 mod codegen;
@@ -50,6 +53,7 @@ mod fusion;
 pub mod internals;
 pub mod ir;
 mod lru;
+pub mod nn;
 mod ops;
 mod runtime;
 mod scope;
@@ -69,7 +73,7 @@ pub use opfuse_derive::TensorStruct;
 pub use ops::NdView;
 pub use ops::{
     Closeness, Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, Replacement, Side,
-    broadcast_tensors, cat, embedding, meshgrid, nn, stack, trim,
+    broadcast_tensors, cat, embedding, meshgrid, stack, trim,
 };
 pub use tensor::{Tensor, TensorStruct};
 pub use transforms::vmap::{MapDims, Randomness, Vmap, vmap};

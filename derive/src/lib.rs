@@ -1,7 +1,10 @@
-//! `#[derive(TensorStruct)]`, for structs and enums whose fields all implement `opfuse::TensorStruct`.
+//! `#[derive(TensorStruct)]`, for structs and enums whose fields all implement `opfuse::TensorStruct`, and
+//! `#[derive(Module)]` (`module.rs`).
 //!
 //! The parts of a value are those of its fields, in the order of declaration. An enum puts the number of its variant
 //! first. A derive macro has to be in a crate of its own; nothing else is in here.
+
+mod module;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -15,6 +18,17 @@ use syn::{Data, DeriveInput, Error, Field, Fields, LitStr, Member, parse_macro_i
 pub fn tensor_struct(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     implementation(input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Implements `opfuse::nn::Module` field by field. A tensor is a parameter, and every other field implements `Module`.
+///
+/// Attributes of a field: `#[module(buffer)]` for tensors that are saved and not trained, `#[module(transient)]` for
+/// tensors that are not even saved, `#[module(training)]` for the flag that `train` and `eval` set, `#[module(skip)]`
+/// for what holds no tensor and is no `Module`, and `#[module(name = "…")]` for another name.
+#[proc_macro_derive(Module, attributes(module))]
+pub fn module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    module::implementation(input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {

@@ -45,7 +45,7 @@ pub(crate) mod multinomial;
 pub(crate) mod mutation;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-pub mod nn;
+pub(crate) mod nn;
 pub(crate) mod normalization;
 pub(crate) mod norms;
 pub(crate) mod order_statistics;

@@ -1,0 +1,77 @@
+//! Layers around activations that have something to hold: a learned slope, a probability, a function.
+
+use super::init::constant_parameter;
+use super::module::{Forward, Module};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use std::sync::Arc;
+
+/// `x` where it is positive, `weight x` elsewhere. The weight has one slope, or one per channel.
+#[derive(Clone, Module)]
+pub struct PReLU {
+    /// The slopes.
+    pub weight: Tensor,
+}
+
+impl PReLU {
+    /// Slopes of 0.25.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn new(slopes: usize) -> Result<PReLU> {
+        Ok(PReLU { weight: constant_parameter(&[slopes], 0.25)? })
+    }
+}
+
+impl Forward for PReLU {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.prelu(&self.weight)
+    }
+}
+
+/// Zeroes elements at random in training, and scales the others up.
+#[derive(Debug, Clone, Module)]
+pub struct Dropout {
+    /// The probability of a zero.
+    pub p: f64,
+    /// Whether it is in training.
+    #[module(training)]
+    pub training: bool,
+}
+
+impl Dropout {
+    /// Dropout of this probability.
+    pub fn new(p: f64) -> Dropout {
+        Dropout { p, training: true }
+    }
+}
+
+impl Forward for Dropout {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        // Nothing is drawn where nothing is dropped.
+        if self.p == 0.0 { Ok(x.clone()) } else { x.dropout(self.p, self.training) }
+    }
+}
+
+/// The type of the function of a [`Func`].
+type Function = Arc<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
+
+/// A function without tensors as a module.
+#[derive(Clone, Module)]
+pub struct Func {
+    #[module(skip)]
+    function: Function,
+}
+
+impl Func {
+    /// A module that calls this function.
+    pub fn new(function: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static) -> Func {
+        Func { function: Arc::new(function) }
+    }
+}
+
+impl Forward for Func {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        (self.function)(x)
+    }
+}
