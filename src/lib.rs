@@ -23,6 +23,7 @@
 //! Most programs need the crate's root alone. Beside it:
 //!
 //! - [`nn`]: modules that own their parameters; the arguments of layers and losses that are methods of [`Tensor`].
+//! - [`optim`]: optimizers, schedules of learning rates, clipping, averages.
 //! - [`autograd`]: gradients, hooks, functions with derivatives of their own.
 //! - [`func`]: gradients, Jacobians and Hessians as functions of functions.
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
@@ -55,6 +56,7 @@ pub mod ir;
 mod lru;
 pub mod nn;
 mod ops;
+pub mod optim;
 mod runtime;
 mod scope;
 mod tensor;

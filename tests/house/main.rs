@@ -26,7 +26,7 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 21] = [
+const FLOORS: [&str; 22] = [
     "error",
     "debug",
     "lru",
@@ -48,6 +48,7 @@ const FLOORS: [&str; 21] = [
     "func",
     "compile",
     "nn",
+    "optim",
     "exported",
 ];
 

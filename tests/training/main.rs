@@ -4,4 +4,5 @@
 mod derive;
 mod losses;
 mod modules;
+mod optimizers;
 mod recorded;
