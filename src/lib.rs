@@ -24,6 +24,7 @@
 //!
 //! - [`nn`]: modules that own their parameters; the arguments of layers and losses that are methods of [`Tensor`].
 //! - [`optim`]: optimizers, schedules of learning rates, clipping, averages.
+//! - [`data`]: data sets, loaders of batches, metrics.
 //! - [`autograd`]: gradients, hooks, functions with derivatives of their own.
 //! - [`func`]: gradients, Jacobians and Hessians as functions of functions.
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
@@ -41,6 +42,7 @@ extern crate self as opfuse;
 pub mod autograd;
 mod codegen;
 pub mod compile;
+pub mod data;
 mod debug;
 pub mod device;
 pub mod dispatch;

@@ -26,7 +26,7 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 22] = [
+const FLOORS: [&str; 23] = [
     "error",
     "debug",
     "lru",
@@ -49,6 +49,7 @@ const FLOORS: [&str; 22] = [
     "compile",
     "nn",
     "optim",
+    "data",
     "exported",
 ];
 

@@ -1,6 +1,7 @@
 //! The training kit against what PyTorch computed (`recorded`, made by `scripts/record_training.py`), and compiled
 //! against eager by bits. Runs that depend on the random numbers of the process are in `tests/resume`.
 
+mod data;
 mod derive;
 mod losses;
 mod modules;

@@ -1,0 +1,13 @@
+//! Where do batches come from, and how good are the answers? Data sets, loaders, metrics.
+//!
+//! A loader's order follows from a seed and the number of the epoch alone. So a run that is resumed sees the batches
+//! that it would have seen. Progress bars and downloads are deliberately absent.
+
+mod dataset;
+mod loader;
+mod metrics;
+mod workers;
+
+pub use dataset::{Dataset, TensorDataset};
+pub use loader::{Epoch, Loader};
+pub use metrics::{Accuracy, Auc, ConfusionMatrix, Perplexity};
