@@ -24,6 +24,7 @@ pub mod losses;
 mod module;
 mod normalization;
 mod positions;
+mod recompute;
 mod recurrent;
 pub(crate) mod state;
 mod stateless;
@@ -44,6 +45,7 @@ pub use linear::{Bilinear, Linear};
 pub use module::{CloneForward, Forward, Module, PartMut, Role, Visitor, VisitorMut};
 pub use normalization::{BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 pub use positions::{RotaryEmbedding, SinusoidalPositions};
+pub use recompute::checkpoint;
 pub use recurrent::{GRU, LSTM, RNN, RecurrentOptions};
 pub use state::{Checkpoint, State};
 pub use stateless::{

@@ -1,6 +1,7 @@
 //! Runs that depend on the random numbers of the process: checkpoints that continue by bits, and functions that are
 //! computed again. One test runs at a time, because others would draw in between.
 
+mod recompute;
 mod runs;
 
 use opfuse::Tensor;

@@ -1,0 +1,112 @@
+//! Checkpointing (Chen et al. 2016): what a function computes on the way is not kept for the backward pass, but
+//! computed again.
+//!
+//! The second run has the random numbers and the autocast state of the first, so gradients have the same bits. Inside a
+//! compiled function nothing is to do: a trace has the whole function, and its plan decides what is kept.
+
+use crate::autograd::{Context, Function, GradOptions, apply, backward, enable_grad, is_grad_enabled};
+use crate::device::{Device, DeviceKind, Generator, GeneratorState};
+use crate::dispatch::key::local::is_tracing;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::transforms::{AutocastGuard, AutocastState, autocast_on, no_autocast_on};
+
+struct Recomputed<F> {
+    function: F,
+    device: Device,
+    draws: GeneratorState,
+    autocast: AutocastState,
+}
+
+/// Calls the function, and calls it again in the backward pass, so that what it computes on the way takes no memory in
+/// between.
+///
+/// Gradients flow to the inputs, and to parameters that the function holds: these accumulate them, as in
+/// [`Tensor::backward`]. If no input requires gradients, the function runs as it is. Called again, it must do the same
+/// again; its random numbers are those of the first call.
+///
+/// ```
+/// use opfuse::nn::{Forward, Linear, checkpoint};
+/// use opfuse::{DType, Tensor};
+///
+/// # fn main() -> opfuse::Result<()> {
+/// let layer = Linear::new(4, 4)?;
+/// let x = Tensor::ones(&[2, 4], DType::F32)?;
+/// x.set_requires_grad(true)?;
+/// let own = layer.clone(); // shares the parameters
+/// let y = checkpoint(move |x| Ok(vec![own.forward(&x[0])?.gelu()?]), &[&x])?;
+/// y[0].sum_all()?.backward()?;
+/// assert!(layer.weight.grad().is_some() && x.grad().is_some());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// If the function fails. The backward pass fails if gradients of gradients are wanted.
+pub fn checkpoint(
+    function: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    inputs: &[&Tensor],
+) -> Result<Vec<Tensor>> {
+    let is_recorded = is_grad_enabled() && inputs.iter().any(|input| input.requires_grad());
+    if is_tracing() || !is_recorded {
+        let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+        return function(&inputs);
+    }
+    let device = inputs.first().map_or(Device::CPU, |input| input.device());
+    let draws = Generator::default_of(device)?.state();
+    apply(Recomputed { function, device, draws, autocast: AutocastState::current() }, inputs)
+}
+
+/// The autocast state of the first run, while the guards live.
+fn autocast_as(state: AutocastState) -> Result<Vec<AutocastGuard>> {
+    let kinds = [DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::PrivateUse1].into_iter();
+    kinds.map(|kind| state.dtype(kind).map_or_else(|| no_autocast_on(kind), |dtype| autocast_on(kind, dtype))).collect()
+}
+
+impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static> Recomputed<F> {
+    /// The results for inputs without history, recorded.
+    fn again(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let _recorded = enable_grad();
+        let _autocast = autocast_as(self.autocast)?;
+        let generator = Generator::default_of(self.device)?;
+        let now = generator.state();
+        generator.set_state(self.draws);
+        let results = (self.function)(inputs);
+        generator.set_state(now);
+        results
+    }
+}
+
+impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static> Function for Recomputed<F> {
+    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        inputs.iter().for_each(|input| context.save(input));
+        (self.function)(inputs)
+    }
+
+    fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        if is_grad_enabled() {
+            let what = "it has no gradients of gradients; call the function without checkpoint for these";
+            return Err(Error::argument("checkpoint", what));
+        }
+        let alone = |input: &Tensor| -> Result<Tensor> {
+            let leaf = input.detach()?;
+            leaf.set_requires_grad(input.requires_grad())?;
+            Ok(leaf)
+        };
+        let inputs = saved.iter().map(alone).collect::<Result<Vec<_>>>()?;
+        let results = self.again(&inputs)?;
+        if results.len() != gradients.len() {
+            let what = format!("the function gave {} results at first, and {} now", gradients.len(), results.len());
+            return Err(Error::argument("checkpoint", format!("{what}; it must do the same again")));
+        }
+        let flows = results.iter().zip(gradients).filter(|(result, _)| result.requires_grad());
+        let (results, gradients): (Vec<&Tensor>, Vec<Option<&Tensor>>) =
+            flows.map(|(result, gradient)| (result, Some(gradient))).unzip();
+        backward(&results, &gradients, GradOptions::default())?;
+        Ok(inputs.iter().map(Tensor::grad).collect())
+    }
+
+    fn name(&self) -> String {
+        "CheckpointBackward".to_owned()
+    }
+}
