@@ -102,3 +102,8 @@ struct FormatsPage;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/numpy.md")]
 struct NumpyPage;
+
+/// The examples of the guide to training.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/training.md")]
+struct TrainingGuide;
