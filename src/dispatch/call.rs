@@ -12,6 +12,7 @@ use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::signature::{Args, Returns, Signature};
 use crate::dispatch::value::{Stack, Value};
+use crate::dispatch::whole;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 use std::fmt;
@@ -80,7 +81,10 @@ impl Operator {
 
     #[inline]
     fn dispatch<'a, A: Args<'a>, R: Returns>(&self, origin: Origin, keys: KeySet, arguments: A) -> Result<R> {
-        if let Some(entered) = self.kernel(keys).and_then(Kernel::enter)
+        let kernel = self.kernel(keys);
+        let may_be_whole = kernel.is_some_and(Kernel::is_tried_whole) && arguments.any_tensor(whole::is_large);
+        if !may_be_whole
+            && let Some(entered) = kernel.and_then(Kernel::enter)
             && let Some(function) = entered.function::<A::Function<R>>()
         {
             return arguments.apply(function, self, keys);
@@ -125,6 +129,12 @@ impl Operator {
     #[inline]
     fn run_boxed(&self, origin: Origin, keys: KeySet, stack: &mut Stack) -> Result<()> {
         let Some(kernel) = self.kernel(keys) else { return self.settled(keys, stack) };
+        if kernel.is_tried_whole()
+            && let Some(results) = whole::run(self, kernel, keys, stack)
+        {
+            *stack = results;
+            return Ok(());
+        }
         match kernel.enter() {
             Some(entered) => entered.call_boxed(self, keys, stack),
             // A registration changes a slot and then the keys of calls. This call came between.

@@ -104,6 +104,11 @@ impl Dispatcher {
         self.0.builtin.get_or_init(|| (self.generation(), last_id));
     }
 
+    /// Whether nothing was registered or unregistered since the built-in operators were complete.
+    pub(crate) fn has_builtins_only(&self) -> bool {
+        self.0.builtin.get().is_some_and(|&(generation, _)| self.generation() == generation)
+    }
+
     /// Whether a call of a built-in operator with these keys may meet a kernel that was registered from outside.
     pub(crate) fn is_overridden(&self, operator: &Operator, keys: KeySet) -> bool {
         let Some(&(generation, last_id)) = self.0.builtin.get() else { return false };

@@ -19,7 +19,7 @@ use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// A boxed kernel: takes its arguments from the stack and leaves its results there.
@@ -36,6 +36,8 @@ pub struct Kernel {
     condition: Option<Relevance>,
     /// Whether it is a decomposition of this crate.
     is_own: bool,
+    /// How often in a row the kernel could not be run as one program; from [`ENOUGH`] on nobody tries.
+    n_declined: AtomicU8,
 }
 
 /// The kernel of a row of the op table. It takes tensors and other arguments separately, like [`super::rows::call`].
@@ -196,7 +198,9 @@ impl Kernel {
 
     fn of_body(body: Body) -> Kernel {
         let is_retired = AtomicBool::new(false);
-        Kernel { name: String::new(), body, typed: None, is_retired, row: None, condition: None, is_own: false }
+        let n_declined = AtomicU8::new(ENOUGH);
+        let row = None;
+        Kernel { name: String::new(), body, typed: None, is_retired, row, condition: None, is_own: false, n_declined }
     }
 
     /// The same kernel, which is never unregistered, so that its calls need not be counted.
@@ -256,6 +260,23 @@ impl Kernel {
     /// Whether this is a decomposition of this crate.
     pub(crate) fn is_own(&self) -> bool {
         self.is_own
+    }
+
+    /// The same kernel, a decomposition into other calls that may be run as one program ([`super::whole`]).
+    pub(crate) fn may_be_whole(self) -> Kernel {
+        Kernel { n_declined: AtomicU8::new(0), ..self }
+    }
+
+    /// Whether it is worth trying to run the kernel as one program.
+    #[inline]
+    pub(crate) fn is_tried_whole(&self) -> bool {
+        self.n_declined.load(Ordering::Relaxed) < ENOUGH
+    }
+
+    /// Notes whether the kernel became one program.
+    pub(crate) fn note_whole(&self, is_whole: bool) {
+        let n_declined = if is_whole { 0 } else { self.n_declined.load(Ordering::Relaxed).saturating_add(1) };
+        self.n_declined.store(n_declined, Ordering::Relaxed);
     }
 
     /// The same kernel under another name, which dumps show.
@@ -376,6 +397,9 @@ pub trait IntoKernel<M> {
     /// Converts into a kernel.
     fn into_kernel(self) -> Kernel;
 }
+
+/// After so many failures in a row nobody tries to make a kernel one program.
+const ENOUGH: u8 = 3;
 
 /// Marks the implementation for kernels.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! definitions to a namespace that another block may own. An *implementation* block registers kernels for one dispatch
 //! key. Dropping a block undoes its registrations, newest first. A registration that fails changes nothing.
 
+use crate::dispatch::builtins::is_registering;
 use crate::dispatch::dispatcher::{Dispatcher, Registration};
 use crate::dispatch::kernel::{IntoKernel, Kernel};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -192,9 +193,14 @@ impl Library {
     #[track_caller]
     pub(crate) fn def_composite<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
+        let mut kernel = kernel.into_kernel();
+        let has_alias = schema.arguments.iter().chain(&schema.returns).any(|value| value.alias.is_some());
+        if is_registering() && !has_alias {
+            kernel = kernel.may_be_whole();
+        }
         let (operator, definition) = self.dispatcher.define(schema)?;
         let key = DispatchKey::CompositeImplicitAutograd;
-        let implementation = self.dispatcher.register_kernel(operator.name(), key, kernel.into_kernel())?;
+        let implementation = self.dispatcher.register_kernel(operator.name(), key, kernel)?;
         self.registrations.extend([definition, implementation]);
         Ok(operator)
     }

@@ -20,6 +20,7 @@ mod schema_parser;
 pub(crate) mod signature;
 pub(crate) mod table;
 pub(crate) mod value;
+pub(crate) mod whole;
 
 pub use crate::runtime::Array;
 pub use builtins::{load, operator};

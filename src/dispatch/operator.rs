@@ -191,6 +191,11 @@ impl Operator {
         self.0.row.get().copied()
     }
 
+    /// What tells it from all other operators while it lives.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Says which row it is made from.
     pub(crate) fn set_row(&self, op: Op) {
         self.0.row.get_or_init(|| op);

@@ -6,11 +6,12 @@
 use super::{Argument, CAPACITY, build, current_numerics};
 use crate::device::Device;
 use crate::error::Result;
-use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
+use crate::ir::passes::{Target, decompose, eliminate_common, eliminate_dead, passes_for};
 use crate::ir::{Attrs, Graph, MemoryFormat, NodeKind, Numerics, Op, SideTable, TensorType};
 use crate::runtime::{Array, Executable, cuda};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,16 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
         known.insert(key, executable.clone());
     });
     executable.run(&arrays)
+}
+
+/// The executable of a graph on the CPU, for arrays of its inputs' types.
+///
+/// # Errors
+/// If the graph cannot be lowered.
+pub fn executable(graph: &Graph, arrays: &[&Array]) -> Result<Executable> {
+    let graph =
+        passes_for(Target::Cpu).try_fold(Cow::Borrowed(graph), |graph, pass| (pass.run)(&graph).map(Cow::Owned));
+    build(None, graph?.into_owned(), arrays.iter().copied())
 }
 
 /// The graph for inputs with other strides.

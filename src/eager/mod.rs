@@ -8,7 +8,7 @@ mod graphs;
 mod numerics;
 mod recent;
 
-pub use graphs::{graph_id, run_graph};
+pub use graphs::{executable, graph_id, run_graph};
 pub use numerics::{NumericsGuard, current_numerics, numerics};
 
 use crate::codegen::tier::Tier;

@@ -7,6 +7,7 @@ pub(crate) mod function;
 pub(crate) mod observer;
 pub mod tracer;
 pub mod vmap;
+mod whole;
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;
@@ -23,6 +24,7 @@ pub use function::{Function, Input, Inputs, TensorRefs};
 /// If a registration fails.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     observer::install();
+    whole::install();
     let fallbacks = [
         (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
         (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),

@@ -11,3 +11,4 @@ mod routines;
 mod text;
 #[path = "../common/values.rs"]
 mod values;
+mod whole;
