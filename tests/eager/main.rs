@@ -2,6 +2,7 @@
 
 mod api;
 mod autograd;
+mod crosswise;
 mod long_lines;
 mod narrow_matrices;
 mod nn;

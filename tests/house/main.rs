@@ -90,6 +90,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/tier.rs",
     "codegen/vm/direct.rs",
     "codegen/vm/folds.rs",
+    "codegen/vm/crosswise.rs",
     "codegen/vm/gathered.rs",
     "codegen/vm/interpreter.rs",
     "codegen/vm/moves.rs",

@@ -36,7 +36,7 @@ mod program;
 mod signs;
 mod staged;
 pub(super) mod streamed;
-mod transpose;
+pub(super) mod transpose;
 pub(super) mod transposed;
 
 pub(super) use launch::LaunchShape;

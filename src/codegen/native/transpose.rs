@@ -11,8 +11,9 @@ use crate::codegen::vm::Isa;
 /// apart.
 ///
 /// # Safety
-/// Every element of the lines is alive, and so is every element of the rows, which nothing else uses.
-pub(super) unsafe fn transpose(
+/// Every element of the lines is alive, and so is every element of the rows, which nothing else uses. `pitch` may be
+/// negative, in two's complement.
+pub(in crate::codegen) unsafe fn transpose(
     from: *const u8,
     stride: usize,
     to: *mut u8,
@@ -56,7 +57,9 @@ unsafe fn one_by_one<T: Copy>(
         let line = from.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
         for row in rows.clone() {
             // SAFETY: passed on from the caller.
-            unsafe { to.add(row * pitch + lane).write(line.add(row).read_unaligned()) };
+            unsafe {
+                to.wrapping_add(row.wrapping_mul(pitch).wrapping_add(lane)).write(line.add(row).read_unaligned())
+            };
         }
     }
 }
@@ -96,7 +99,10 @@ mod x86 {
                             };
                             let $parts: [_; $together] = std::array::from_fn(part);
                             for (index, values) in $transpose.into_iter().enumerate() {
-                                $store(to.add((row + index) * pitch + lane).cast(), values);
+                                $store(
+                                    to.wrapping_add((row + index).wrapping_mul(pitch).wrapping_add(lane)).cast(),
+                                    values,
+                                );
                             }
                         }
                         one_by_one(from, stride, to, pitch, whole_rows..rows, lane..lane + $lanes);
@@ -121,7 +127,8 @@ mod x86 {
         lanes: usize,
     ) {
         let whole = rows / 16 * 16;
-        let rest = (from.wrapping_add(whole * size_of::<u32>()), to.wrapping_add(whole * pitch), rows - whole);
+        let rest =
+            (from.wrapping_add(whole * size_of::<u32>()), to.wrapping_add(whole.wrapping_mul(pitch)), rows - whole);
         // SAFETY: passed on from the caller, for the first rows and for the others.
         unsafe {
             avx512_squares(from, stride, to, pitch, whole, lanes);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a launch hands over raw pointers")]
 
 use super::build::{Keep, build};
+use super::crosswise::Crosswise;
 use super::direct::{Direct, PreparedRow};
 use super::gathered::{Gatherable, Gathered, gatherable};
 use super::interpreter::Interpreter;
@@ -51,6 +52,8 @@ pub struct VmProgram {
     is_strided: bool,
     /// Operands that may be gathered first.
     gatherable: Gatherable,
+    /// How operands that jump along the last of several inner loops are staged.
+    crosswise: Option<Crosswise>,
 }
 
 // Programs are shared between threads.
@@ -81,7 +84,8 @@ impl VmProgram {
         let is_strided = classes.contains(&Class::Strided);
         let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !is_strided);
         let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
-        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, splits, is_strided, gatherable })
+        let crosswise = Crosswise::of(kernel, lanes).filter(|_| is_strided);
+        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, splits, is_strided, gatherable, crosswise })
     }
 
     /// The launch with everything but the pointers precomputed, if it is one routine over one row of few elements.
@@ -135,8 +139,60 @@ impl VmProgram {
                 return unsafe { self.run_part(packed.geometry(), pointers, part, faults) };
             }
         }
+        if let Some((crosswise, stretch)) = self.crosswise(geometry) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.run_crosswise(crosswise, stretch, geometry, pointers, part, faults) };
+        }
         // SAFETY: passed on from the caller.
         unsafe { self.run_part(geometry, pointers, part, faults) }
+    }
+
+    /// How the operands of a launch are staged, and the elements of a stretch.
+    fn crosswise(&self, geometry: &Geometry) -> Option<(&Crosswise, usize)> {
+        let crosswise = self.crosswise.as_ref()?;
+        Some((crosswise, crosswise.stretch(geometry)?))
+    }
+
+    /// Runs whole rows on copies of stretches of their operands, or of the rows if they are walked several times.
+    ///
+    /// # Safety
+    /// As for [`VmProgram::run`].
+    unsafe fn run_crosswise(
+        &self,
+        crosswise: &Crosswise,
+        stretch: usize,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        part: &Part,
+        faults: &Faults,
+    ) {
+        for row in part.outer.clone() {
+            let own = Part { outer: row..row + 1, lanes: part.lanes.clone() };
+            if self.splits {
+                let n_blocks = VmProgram::n_blocks(geometry);
+                let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * self.n_folds()];
+                let per_stretch = stretch / FOLD_BLOCK;
+                for (nth, values) in values.chunks_mut(per_stretch * self.n_folds()).enumerate() {
+                    let first = nth * per_stretch;
+                    let blocks = first..(first + per_stretch).min(n_blocks);
+                    // SAFETY: passed on from the caller.
+                    unsafe { self.fold_blocks(geometry, pointers, row, blocks, faults, values) };
+                }
+                // SAFETY: passed on from the caller.
+                unsafe { self.finish_row(geometry, pointers, row, faults, &values) };
+                continue;
+            }
+            // SAFETY: passed on from the caller; the copies have the elements of their operands, and outlive the run.
+            unsafe {
+                match crosswise.copied(geometry, pointers, row, 0..geometry.n_inner()) {
+                    Some(copy) => {
+                        let pointers = Pointers { operands: &copy.operands, outputs: pointers.outputs };
+                        self.run_part(&copy.geometry, pointers, &own, faults);
+                    }
+                    None => self.run_part(geometry, pointers, &own, faults),
+                }
+            }
+        }
     }
 
     /// # Safety
@@ -197,12 +253,35 @@ impl VmProgram {
         values: &mut [FoldValue],
     ) {
         assert!(self.splits && values.len() == blocks.len() * self.n_folds(), "values are one per block and fold");
+        let elements = blocks.start * FOLD_BLOCK..(blocks.end * FOLD_BLOCK).min(geometry.n_inner());
+        if let Some((crosswise, _)) = self.crosswise(geometry)
+            // SAFETY: passed on from the caller.
+            && let Some(copy) = unsafe { crosswise.copied(geometry, pointers, row, elements.clone()) }
+        {
+            let pointers = Pointers { operands: &copy.operands, outputs: pointers.outputs };
+            // SAFETY: passed on from the caller; the copies have these elements, and outlive the fold.
+            return unsafe { self.fold_elements(&copy.geometry, pointers, row, elements, faults, values) };
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.fold_elements(geometry, pointers, row, elements, faults, values) }
+    }
+
+    /// # Safety
+    /// As for [`VmProgram::fold_blocks`].
+    unsafe fn fold_elements(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        elements: Range<usize>,
+        faults: &Faults,
+        values: &mut [FoldValue],
+    ) {
         let (plan, tile) = self.choose(geometry, geometry.inner.last().copied().unwrap_or(1));
         let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile, None);
         interpreter.set_row(row, 0);
-        let end = (blocks.end * FOLD_BLOCK).min(geometry.n_inner());
         // SAFETY: passed on from the caller; these elements belong to the row.
-        unsafe { interpreter.fold_stretch(blocks.start * FOLD_BLOCK..end, values) };
+        unsafe { interpreter.fold_stretch(elements, values) };
         interpreter.finish();
     }
 
