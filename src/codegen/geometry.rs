@@ -208,7 +208,7 @@ impl Geometry {
             let mut whole = true;
             self.each(|access| {
                 let strides = strides(access);
-                whole &= strides[index - 1] == inner_size * strides[index];
+                whole &= strides[index - 1] == inner_size.wrapping_mul(strides[index]);
             });
             if whole {
                 sizes(self)[index - 1] *= inner_size;

@@ -51,7 +51,9 @@ pub enum ShortFolds {
 /// # Errors
 /// As [`lower`].
 pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: ShortFolds) -> Result<Lowered> {
-    let mut builder = Builder { graph, region, kernel: Kernel::default(), interned: HashMap::new(), iotas: Vec::new() };
+    let affine = affine_gathers(graph, region);
+    let (kernel, interned, iotas) = (Kernel::default(), HashMap::new(), Vec::new());
+    let mut builder = Builder { graph, region, affine, kernel, interned, iotas };
     for (id, load) in region.loads.iter() {
         builder.kernel.operands.push(operand(graph, region, id, load));
     }
@@ -64,13 +66,22 @@ pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: Short
         let reg = builder.stored(values[*value], walk);
         builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
     }
-    let Builder { kernel, iotas, .. } = builder;
+    let Builder { kernel, iotas, affine, .. } = builder;
     let kernel = simplify(kernel);
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
     let loads = || region.loads.entities().zip(&kernel.operands);
     let unit = |operand: &Operand| if operand.source == Source::Iota { 1 } else { operand.dtype.size() };
     let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, unit(operand), n_rows)).collect();
+    for gather in &affine {
+        let load = gather.load.index();
+        accesses[load] = access(&gather.walk, unit(&kernel.operands[load]), n_rows);
+        if gather.is_only_use {
+            // Nothing reads the position any more, so it need not keep loops apart.
+            let unread = &mut accesses[gather.position.index()];
+            unread.rows.iter_mut().chain(&mut unread.inner).for_each(|stride| *stride = 0);
+        }
+    }
     accesses.extend(iotas);
     // A range that is an output of its own group is stored like any value.
     let stored = |walk: &Walk| access(walk, graph[walk.node].ty.dtype.size(), n_rows);
@@ -117,7 +128,8 @@ fn slot(load: LoadId) -> u16 {
 }
 
 fn access(walk: &Walk, unit: usize, n_rows: usize) -> Access {
-    let scaled = |strides: &[usize]| -> LoopStrides { strides.iter().map(|&stride| stride * unit).collect() };
+    let scaled =
+        |strides: &[usize]| -> LoopStrides { strides.iter().map(|&stride| stride.wrapping_mul(unit)).collect() };
     Access {
         rows: scaled(&walk.strides[..n_rows]),
         inner: scaled(&walk.strides[n_rows..]),
@@ -126,9 +138,58 @@ fn access(walk: &Walk, unit: usize, n_rows: usize) -> Access {
     }
 }
 
+/// A gather whose index is a range that stays inside the gathered dimension: a walk through memory, which may go
+/// backwards.
+struct AffineGather {
+    load: LoadId,
+    /// The range's position.
+    position: LoadId,
+    /// The walk without an index. Negative strides are in two's complement.
+    walk: Walk,
+    /// Whether nothing else reads the position.
+    is_only_use: bool,
+}
+
+/// The gathers of a region that are walks. An operand that is gathered twice keeps its index.
+fn affine_gathers(graph: &Graph, region: &Region) -> SmallVec<[AffineGather; 1]> {
+    let uses = |is_use: &dyn Fn(&Value) -> bool| region.values.entities().filter(|value| is_use(value)).count();
+    let affine = |value: &Value| {
+        let Value::Gather(load, at) = *value else { return None };
+        let Value::Position(position, range) = region.values[at] else { return None };
+        let Arange { start, step, .. } = Arange::read(&graph[range].attrs);
+        let (Scalar::Int(start), Scalar::Int(step)) = (start, step) else { return None };
+        let (index, walk) = (&region.loads[position], &region.loads[load]);
+        let (size, apart) = walk.gather?;
+        let last =
+            i64::try_from(graph[range].ty.numel()).ok()?.checked_sub(1)?.checked_mul(step)?.checked_add(start)?;
+        let is_inside = |at: i64| usize::try_from(at).is_ok_and(|at| at < size);
+        let is_sole = uses(&|other| matches!(other, Value::Gather(own, _) | Value::Load(own) if *own == load)) == 1;
+        if !is_sole || graph[range].ty.dtype != DType::I64 || !is_inside(start) || !is_inside(last) {
+            return None;
+        }
+        let along = |steps: usize| steps.wrapping_mul(step as usize).wrapping_mul(apart);
+        let strides = walk.strides.iter().zip(&index.strides);
+        let strides = strides.map(|(&stride, &steps)| stride.wrapping_add(along(steps))).collect();
+        let base = walk.base.wrapping_add(along(index.base)).wrapping_add((start as usize).wrapping_mul(apart));
+        let reads = |value: &Value| match value {
+            Value::Gather(_, index) => *index == at,
+            Value::Body(_, args) => args.contains(&at),
+            Value::Fold(_, value) => *value == at,
+            Value::Position(own, _) | Value::Extent(own) => *own == position,
+            Value::Load(_) | Value::Number(..) => false,
+        };
+        let is_output = region.outputs.iter().any(|(value, _)| *value == at);
+        // The position itself and the gather.
+        let is_only_use = uses(&reads) == 2 && !is_output;
+        Some(AffineGather { load, position, walk: Walk { strides, base, gather: None, ..walk.clone() }, is_only_use })
+    };
+    region.values.entities().filter_map(affine).collect()
+}
+
 struct Builder<'a> {
     graph: &'a Graph,
     region: &'a Region,
+    affine: SmallVec<[AffineGather; 1]>,
     kernel: Kernel,
     interned: HashMap<Inst, Reg>,
     /// Iotas that belong to no node.
@@ -197,6 +258,10 @@ impl Builder<'_> {
         let level = self.level(id);
         Ok(match &self.region.values[id] {
             Value::Load(load) => {
+                let ty = self.kernel.operands[load.index()].dtype.compute();
+                self.emit(Kind::Load(slot(*load)), &[], ty, level)
+            }
+            Value::Gather(load, _) if self.affine.iter().any(|gather| gather.load == *load) => {
                 let ty = self.kernel.operands[load.index()].dtype.compute();
                 self.emit(Kind::Load(slot(*load)), &[], ty, level)
             }

@@ -61,7 +61,7 @@ impl Tier {
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
-        let is_far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
+        let is_far = |access: &Access| (geometry.lane_stride(access) as isize).unsigned_abs() > CACHE_LINE;
         let transposed = transposed(kernel, geometry);
         let gathered = gathered(kernel, geometry);
         let is_uncovered = |(slot, access): (usize, &Access)| {

@@ -150,6 +150,10 @@ impl BlockRun {
     /// Whether an access goes through rows of that many bytes in order, and stays inside each row.
     fn walks_rows(&self, geometry: &Geometry, access: &Access, bytes: usize) -> bool {
         let strides = access.rows.iter().chain(&access.inner);
+        // What goes backwards is not in order.
+        if strides.clone().any(|&stride| (stride as isize) < 0) {
+            return false;
+        }
         // Rows that the remaining loops go through.
         let (mut rows, mut reach) = (self.batches * self.rows, access.base as usize);
         for (&size, &stride) in geometry.rows.iter().chain(&geometry.inner).zip(strides) {

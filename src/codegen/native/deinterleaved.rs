@@ -77,6 +77,11 @@ pub(super) unsafe fn line(from: *const u8, stride: usize, to: *mut u8, bytes: us
 /// # Safety
 /// As for [`line`], of elements of type `T`.
 unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize) {
+    if stride == size_of::<T>().wrapping_neg() && lanes > 0 {
+        let first = from.wrapping_sub((lanes - 1) * size_of::<T>()).cast::<T>();
+        // SAFETY: passed on from the caller; the elements are contiguous from the last one on.
+        return unsafe { (0..lanes).for_each(|lane| to.add(lane).write(first.add(lanes - 1 - lane).read_unaligned())) };
+    }
     // SAFETY: passed on from the caller; a constant stride lets the compiler load vectors and shuffle them.
     unsafe {
         match stride / size_of::<T>() {

@@ -30,11 +30,12 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
     }
     let is_transposed = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
-        let in_line = access.rows.last() == Some(&operand.dtype.size());
+        let apart = |stride: &usize| (*stride as isize).unsigned_abs();
+        let in_line = access.rows.last().map(apart) == Some(operand.dtype.size());
         operand.source == Source::Memory
             && access.gather.is_none()
             && in_line
-            && geometry.lane_stride(access) > LINE_BYTES
+            && apart(&geometry.lane_stride(access)) > LINE_BYTES
     };
     (0..kernel.operands.len()).filter(is_transposed).collect()
 }
@@ -43,9 +44,17 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
 pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
 
 /// # Safety
-/// As for [`Patches::copy`]; the elements of a lane are contiguous.
+/// As for [`Patches::copy`]; the elements of a lane are contiguous, forwards or backwards, and there are some.
 unsafe fn copy(patch: &Patch) {
-    let Patch { from, strides: [_, stride], to, pitch, bytes, rows, lanes } = *patch;
+    let Patch { from, strides: [row, stride], to, pitch, bytes, rows, lanes } = *patch;
     // SAFETY: passed on from the caller.
-    unsafe { transpose(from, stride, to, pitch, bytes, rows, lanes) };
+    unsafe {
+        if row == bytes {
+            return transpose(from, stride, to, pitch, bytes, rows, lanes);
+        }
+        // Rows go backwards: the last one is the first in memory.
+        let last = rows - 1;
+        let (from, to) = (from.wrapping_sub(last * bytes), to.wrapping_add(last * pitch * bytes));
+        transpose(from, stride, to, pitch.wrapping_neg(), bytes, rows, lanes);
+    }
 }

@@ -288,6 +288,13 @@ unsafe fn read_strided<O: Unary>(dst: *mut u8, src: *const u8, stride: usize, n:
             unsafe { (std::slice::from_raw_parts_mut(dst, n), std::slice::from_raw_parts(src.cast::<O::A>(), n)) };
         return dst.iter_mut().zip(src).for_each(|(to, &from)| *to = O::apply(from));
     }
+    // Backwards: the elements are contiguous from the last one on.
+    if stride == size_of::<O::A>().wrapping_neg() && n > 0 {
+        let first = src.wrapping_sub((n - 1) * size_of::<O::A>()).cast::<O::A>();
+        // SAFETY: as above.
+        let (dst, src) = unsafe { (std::slice::from_raw_parts_mut(dst, n), std::slice::from_raw_parts(first, n)) };
+        return dst.iter_mut().zip(src.iter().rev()).for_each(|(to, &from)| *to = O::apply(from));
+    }
     for i in 0..n {
         let at = src.wrapping_add(i.wrapping_mul(stride));
         // SAFETY: the caller vouches for every element and for the tile.
