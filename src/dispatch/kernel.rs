@@ -36,7 +36,7 @@ pub struct Kernel {
     condition: Option<Relevance>,
     /// Whether it is a decomposition of this crate.
     is_own: bool,
-    /// How often in a row the kernel could not be run as one program; from [`ENOUGH`] on nobody tries.
+    /// How often in a row the kernel could not be run as one program; from [`ENOUGH`] on it is run in parts.
     n_declined: AtomicU8,
 }
 
@@ -398,7 +398,7 @@ pub trait IntoKernel<M> {
     fn into_kernel(self) -> Kernel;
 }
 
-/// After so many failures in a row nobody tries to make a kernel one program.
+/// After so many failures in a row a kernel is run in parts.
 const ENOUGH: u8 = 3;
 
 /// Marks the implementation for kernels.

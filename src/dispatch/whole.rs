@@ -1,10 +1,10 @@
 //! Decompositions that run as one program.
 //!
 //! A composite operator calls other operators, each of which reads its operands from memory and writes its result. For
-//! large tensors that costs more than the arithmetic. Where nobody could see the calls in between, the decomposition is
+//! large tensors that costs more than the arithmetic. Where no other code could see the calls in between, the decomposition is
 //! captured once, and later calls run it as one fused program with the same bits. The transforms install what captures.
 //!
-//! Somebody could see the calls if gradients are recorded, if a mode or a transform is active, or if a kernel was
+//! Other code could see the calls if gradients are recorded, if a mode or a transform is active, or if a kernel was
 //! registered from outside.
 
 use crate::dispatch::dispatcher::Dispatcher;
@@ -42,7 +42,7 @@ pub(crate) fn is_large(tensor: &Tensor) -> bool {
     tensor.numel() >= LARGE
 }
 
-/// Runs a call as one program if it is large, and if nobody could see its parts.
+/// Runs a call as one program if it is large, and if no other code could see its parts.
 pub(crate) fn run(operator: &Operator, kernel: &Kernel, keys: KeySet, stack: &Stack) -> Option<Stack> {
     let tensors = || stack.iter().flat_map(Value::tensors);
     let local = local_key_sets();
