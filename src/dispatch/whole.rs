@@ -1,8 +1,9 @@
 //! Decompositions that run as one program.
 //!
 //! A composite operator calls other operators, each of which reads its operands from memory and writes its result. For
-//! large tensors that costs more than the arithmetic. Where no other code could see the calls in between, the decomposition is
-//! captured once, and later calls run it as one fused program with the same bits. The transforms install what captures.
+//! large tensors that costs more than the arithmetic. Where no other code could see the calls in between, the
+//! decomposition is captured once, and later calls run it as one fused program with the same bits. The transforms
+//! install what captures.
 //!
 //! Other code could see the calls if gradients are recorded, if a mode or a transform is active, or if a kernel was
 //! registered from outside.
