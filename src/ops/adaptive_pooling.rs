@@ -202,7 +202,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The means of windows that tile the dims from `first` on. Sums go dim by dim, so that all but the last run along lines.
+/// The means of windows that tile the dims from `first` on. Sums go dim by dim, so all but the last run along lines.
 /// Single windows are one reduction.
 fn even(x: &Tensor, first: usize, counts: &[i64]) -> Result<Tensor> {
     if counts.iter().all(|&count| count == 1) {

@@ -32,7 +32,7 @@ struct Extents {
 impl Extents {
     /// For so many rows, by a right operand whose rows or columns are contiguous.
     ///
-    /// A block of the right operand is a part of a second-level cache, or of a first-level cache if it is used but once.
+    /// A block of the right operand is a part of a second-level cache, or of a first-level cache if it is used once.
     /// Few rows wait for memory, so lines are long.
     fn new([m, k, n]: [usize; 3], by_column: bool) -> Extents {
         let (rows, columns, steps) = match (m, by_column) {
@@ -157,7 +157,7 @@ impl Part {
                     let piece = ProductPiece {
                         m: rows,
                         k: steps,
-                        // Whole vectors, whose other lanes nobody stores.
+                        // Whole vectors, whose other lanes are not stored.
                         n: if right[1] != 1 { columns.next_multiple_of(PADDED) } else { columns },
                         a: rows_block.as_ptr().wrapping_add(start),
                         left: lies,

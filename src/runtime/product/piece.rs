@@ -122,8 +122,8 @@ impl<T: Multiply> ProductPiece<'_, T> {
         });
     }
 
-    /// Computes a single row. If chains go on from the result and columns of the right operand are contiguous, these are
-    /// whole vectors.
+    /// Computes a single row. If chains go on from the result, and columns of the right operand are contiguous, there
+    /// are only whole vectors of them.
     ///
     /// # Safety
     /// As for [`ProductPiece::multiply`]. Rows of the right operand are contiguous, or its columns are and they fill a

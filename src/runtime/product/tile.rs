@@ -97,8 +97,8 @@ pub(super) struct Kernels<T: 'static> {
     /// The last of `pairs`, which also packs what it reads of the right operand.
     pub(super) packing: Run<T>,
     /// A single row of all columns: for a right operand with contiguous rows, and for one with
-    /// contiguous columns, at the distance `b_step`. The latter needs a vector of columns at least, and only whole vectors if chains
-    /// go on from the result.
+    /// contiguous columns, at the distance `b_step`. The latter needs a vector of columns at
+    /// least, and only whole vectors if chains go on from the result.
     pub(super) stream: Run<T>,
     pub(super) transposed: Run<T>,
     /// Transposes a vector's lanes of rows; the depth is a multiple of `deep`.
@@ -218,7 +218,8 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     }
 }
 
-/// Transposes some elements of a vector of columns at a time. If chains go on from the result, columns are whole vectors.
+/// Transposes some elements of a vector of columns at a time. If chains go on from the result, there are only whole
+/// vectors of columns.
 #[inline(always)]
 unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_step, b, b_step, c, columns, is_first, is_last, .. } = tile;
