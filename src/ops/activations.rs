@@ -3,6 +3,7 @@
 //! Activations that are one row without arguments, such as `relu`, get their methods from the op table. Each activation
 //! is computed in f32 or wider and rounded once.
 
+use crate::device::Generator;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -161,9 +162,28 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&GLU, glu)?
         .composite(&SOFTMAX, softmax)?
         .composite(&LOG_SOFTMAX, log_softmax)?
+        .def_kernel(
+            "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? \
+             generator=None) -> Tensor",
+            rrelu,
+        )?
         .def_kernel("_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", safe_softmax)?
         .def_kernel("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", glu_backward)?;
     Ok(())
+}
+
+/// Leaky ReLU with a random slope for each element in training (Xu et al. 2015), and the mean slope otherwise.
+fn rrelu(x: &Tensor, lower: Scalar, upper: Scalar, training: bool, generator: Option<&Generator>) -> Result<Tensor> {
+    let (lower, upper) = (lower.as_f64(), upper.as_f64());
+    if !training {
+        return x.leaky_relu((lower + upper) / 2.0);
+    }
+    if generator.is_some() {
+        return Err(Error::argument("rrelu", "a generator is not supported; use manual_seed"));
+    }
+    let slopes = x.detach()?.copy()?;
+    slopes.uniform_(lower, upper)?;
+    x.le(0.0)?.where_(&x.mul(&slopes)?, x)
 }
 
 /// Softmax that gives zeros where all elements are minus infinity, as in attention whose mask admits nothing.

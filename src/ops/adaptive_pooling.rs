@@ -81,6 +81,10 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),
         )?
         .def_kernel(
+            "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool3d", 3, x, sizes),
+        )?
+        .def_kernel(
             "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool3d", 3, x, sizes),
         )?

@@ -127,6 +127,16 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             },
         )?
         .def_kernel(
+            "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, \
+             Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: &Tensor, var: &Tensor, training, momentum, eps| {
+                // The new statistics are results, and the old ones stay.
+                let (mean, var) = (mean.copy()?, var.copy()?);
+                let (y, saved, inverse) = native_batch_norm(x, w, b, Some(&mean), Some(&var), training, momentum, eps)?;
+                Ok((y, saved, inverse, mean, var))
+            },
+        )?
+        .def_kernel(
             "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? \
              running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> \
              (Tensor, Tensor, Tensor)",

@@ -60,8 +60,42 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             x.copy_(&x.dropout(p, train)?).map(|()| x.clone())
         })?
         .composite(&DROPOUT, dropout)?
-        .composite(&NATIVE_DROPOUT, native_dropout)?;
+        .composite(&NATIVE_DROPOUT, native_dropout)?
+        .def_kernel("feature_dropout(Tensor input, float p, bool train) -> Tensor", feature_dropout)?
+        .def_kernel("alpha_dropout(Tensor input, float p, bool train) -> Tensor", alpha_dropout)?;
     Ok(())
+}
+
+/// Drops whole planes: all elements of a sample's channel.
+fn feature_dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+    check_dropout(p)?;
+    if p == 0.0 || !training || x.numel() == 0 {
+        return Ok(x.clone());
+    }
+    if x.dim() < 2 {
+        let what = format!("Feature dropout requires at least 2 dimensions in the input, but it has {:?}", x.sizes());
+        return Err(Error::shape("feature_dropout", what, "use dropout"));
+    }
+    let sizes: Vec<usize> = x.sizes().iter().enumerate().map(|(dim, &size)| if dim < 2 { size } else { 1 }).collect();
+    let kept = dropout(&full_on(x.device(), &sizes, 1.0.into(), Some(x.dtype()))?, p, true)?;
+    x.mul(&kept)
+}
+
+/// Dropout that keeps mean and variance of what `selu` gives (Klambauer et al. 2017).
+fn alpha_dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+    const ALPHA: f64 = 1.758_099_340_847_376_6;
+    check_dropout(p)?;
+    if p == 0.0 || !training || x.numel() == 0 {
+        return Ok(x.clone());
+    }
+    need_float("alpha_dropout", x.dtype())?;
+    if p == 1.0 {
+        return x.mul(0.0);
+    }
+    let scale = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
+    let kept = x.draw().mask(x, p)?;
+    let lowered = kept.where_(x, -ALPHA)?;
+    lowered.mul(scale)?.add(ALPHA * scale * p)
 }
 
 fn check_dropout(p: f64) -> Result<()> {

@@ -187,7 +187,7 @@ fn upsampling(library: &mut Library) -> Result<()> {
 
 /// How a pixel is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// The source pixel at the same relative position, rounded down.
     Nearest,
     /// Linear interpolation that aligns the centres of pixels.
@@ -197,7 +197,7 @@ enum Way {
 }
 
 impl Way {
-    fn linear(corners: bool) -> Way {
+    pub(super) fn linear(corners: bool) -> Way {
         if corners { Way::BetweenCorners } else { Way::BetweenCentres }
     }
 }
@@ -309,14 +309,14 @@ fn shaped(value: &Tensor, dim: usize) -> Result<Tensor> {
 }
 
 /// The two source pixels of each pixel, and the weight of the second.
-struct Places {
-    first: Tensor,
-    second: Tensor,
-    share: Tensor,
+pub(super) struct Places {
+    pub(super) first: Tensor,
+    pub(super) second: Tensor,
+    pub(super) share: Tensor,
 }
 
 impl Places {
-    fn new(like: &Tensor, size: usize, count: usize, scale: Option<f64>, way: Way) -> Result<Places> {
+    pub(super) fn new(like: &Tensor, size: usize, count: usize, scale: Option<f64>, way: Way) -> Result<Places> {
         let dtype = if like.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         // A quotient of f32 differs from a rounded quotient of f64.
         let quotient = |a: usize, b: usize| {

@@ -6,7 +6,7 @@
 use crate::autograd::{Context, Function, apply};
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ir::shape::broadcast;
+use crate::ir::shape::{broadcast, normalize_dim};
 use crate::ir::{DType, Scalar, promote_all};
 use crate::ops::arguments::{need_float, widened};
 use crate::ops::composite::Composite;
@@ -72,7 +72,59 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             },
         )?
         .composite(&COSINE_SIMILARITY, cosine_similarity)?;
+    distances(library)?;
+    weight_norms(library)
+}
+
+fn distances(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", |x: &Tensor, y: &Tensor, p: Scalar| {
+            vector_norm("dist", &x.sub(y)?, p, &[], false, None)
+        })?
+        .def_kernel(
+            "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
+            |x: &Tensor, y: &Tensor, p: f64, eps: f64, keepdim: bool| {
+                let apart = x.sub(y)?.add(eps)?;
+                vector_norm("pairwise_distance", &apart, p.into(), &[-1], keepdim, None)
+            },
+        )?;
     Ok(())
+}
+
+/// Weights that are kept as a direction and a length for each index of one dim (Salimans and Kingma 2016).
+fn weight_norms(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", |v: &Tensor, pow: i64, dim: i64| {
+            norm_except_dim("norm_except_dim", v, pow, dim)
+        })?
+        .def_kernel("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", |v: &Tensor, g: &Tensor, dim: i64| {
+            weight_norm("_weight_norm", v, g, dim).map(|(weight, _)| weight)
+        })?
+        .def_kernel(
+            "_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)",
+            |v: &Tensor, g: &Tensor, dim: i64| weight_norm("_weight_norm_interface", v, g, dim),
+        )?;
+    Ok(())
+}
+
+/// The norm over all dims but `dim`, which the others stay beside with size 1; over all dims if `dim` is -1.
+fn norm_except_dim(op: &str, v: &Tensor, pow: i64, dim: i64) -> Result<Tensor> {
+    if dim == -1 {
+        return vector_norm(op, v, pow.into(), &[], false, None);
+    }
+    let kept = normalize_dim(op, dim, v.dim())?;
+    let others: Vec<i64> = (0..v.dim()).filter(|&other| other != kept).map(|other| other as i64).collect();
+    match others.is_empty() {
+        // No dim at all would mean all of them.
+        true => v.abs(),
+        false => vector_norm(op, v, pow.into(), &others, true, None),
+    }
+}
+
+/// `v * g / |v|`, and the norms.
+fn weight_norm(op: &str, v: &Tensor, g: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+    let norms = norm_except_dim(op, v, 2, dim)?;
+    Ok((v.mul(&g.div(&norms)?)?, norms))
 }
 
 /// `sum(|x|^p)^(1/p)` over dims, with its limits for 0 (the number of nonzero elements) and for both infinities.

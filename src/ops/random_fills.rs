@@ -71,6 +71,21 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             write!("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
             |x: &Tensor, p: &Tensor, generator: Option<&Generator>| bernoulli_of(x, p, generator).map(|()| x.clone()),
         )?
+        .def_kernel(
+            write!("exponential_(Tensor(a!) self, float lambd=1"),
+            |x: &Tensor, rate: f64, generator: Option<&Generator>| {
+                x.copy_(&exponential(x, rate, generator)?).map(|()| x.clone())
+            },
+        )?
+        .def_kernel("exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor", exponential)?
+        .def_kernel(
+            "uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor",
+            |x: &Tensor, from: f64, to: f64, generator: Option<&Generator>| {
+                let target = x.copy()?;
+                uniform(&target, from, to, generator)?;
+                Ok(target)
+            },
+        )?
         .composite(&RANDOM, |x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>| {
             let to = to.unwrap_or(end_of(x.dtype()));
             integers(x, from, to, generator).map(|()| x.clone())
@@ -103,6 +118,17 @@ fn uniform(target: &Tensor, from: f64, to: f64, generator: Option<&Generator>) -
     }
     let unit = like(target, |sizes| draw(target, generator).uniform(sizes, dtype))?;
     target.copy_(&unit.mul(to - from)?.add(from)?)
+}
+
+/// Waiting times: `-log(1 - u) / rate` of uniform `u`.
+fn exponential(like_this: &Tensor, rate: f64, generator: Option<&Generator>) -> Result<Tensor> {
+    let dtype = computed("exponential_", like_this)?;
+    if rate.is_nan() || rate <= 0.0 {
+        let what = format!("exponential_ expects lambda > 0.0, but found lambda={rate}");
+        return Err(Error::argument("exponential_", what));
+    }
+    let unit = like(like_this, |sizes| draw(like_this, generator).uniform(sizes, dtype))?;
+    unit.neg()?.log1p()?.div(-rate)?.to_dtype(like_this.dtype())
 }
 
 fn normal(target: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {

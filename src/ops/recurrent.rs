@@ -36,7 +36,71 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
                 one_state("rnn_relu", Cell::Relu, x, h, w, [bias, train, both, first], n, p)
             },
         )?;
+    cells(library)
+}
+
+/// Single steps.
+fn cells(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> \
+             (Tensor, Tensor)",
+            lstm_cell,
+        )?
+        .def_kernel(
+            "gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> \
+             Tensor",
+            |x: &Tensor, h: &Tensor, w: &Tensor, u: &Tensor, b: Option<&Tensor>, c: Option<&Tensor>| {
+                one_step("gru_cell", Cell::Gru, x, h, [w, u], [b, c])
+            },
+        )?
+        .def_kernel(
+            "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) \
+             -> Tensor",
+            |x: &Tensor, h: &Tensor, w: &Tensor, u: &Tensor, b: Option<&Tensor>, c: Option<&Tensor>| {
+                one_step("rnn_tanh_cell", Cell::Tanh, x, h, [w, u], [b, c])
+            },
+        )?
+        .def_kernel(
+            "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) \
+             -> Tensor",
+            |x: &Tensor, h: &Tensor, w: &Tensor, u: &Tensor, b: Option<&Tensor>, c: Option<&Tensor>| {
+                one_step("rnn_relu_cell", Cell::Relu, x, h, [w, u], [b, c])
+            },
+        )?;
     Ok(())
+}
+
+fn lstm_cell(
+    input: &Tensor,
+    hx: &[Tensor],
+    of_input: &Tensor,
+    of_state: &Tensor,
+    input_bias: Option<&Tensor>,
+    state_bias: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    let [hidden, cell] = hx else {
+        return Err(Error::argument("lstm_cell", format!("hx holds {} tensors; pass h_0 and c_0", hx.len())));
+    };
+    let before = State { hidden: hidden.clone(), cell: Some(cell.clone()) };
+    let from_state = hidden.linear(of_state, state_bias)?;
+    let after = step("lstm_cell", Cell::Lstm, &input.linear(of_input, input_bias)?, &from_state, &before)?;
+    let cell = after.cell.ok_or_else(|| Error::Internal { message: "an LSTM step gives a cell".into() })?;
+    Ok((after.hidden, cell))
+}
+
+/// A step whose state is one tensor. The weights and the biases are those of the input and of the state.
+fn one_step(
+    op: &'static str,
+    cell: Cell,
+    input: &Tensor,
+    hidden: &Tensor,
+    weights: [&Tensor; 2],
+    biases: [Option<&Tensor>; 2],
+) -> Result<Tensor> {
+    let before = State { hidden: hidden.clone(), cell: None };
+    let from_state = hidden.linear(weights[1], biases[1])?;
+    Ok(step(op, cell, &input.linear(weights[0], biases[0])?, &from_state, &before)?.hidden)
 }
 
 /// What one step computes.
@@ -209,7 +273,7 @@ impl Layers<'_> {
         let (mut state, mut outputs) = (state, Vec::with_capacity(inputs.len()));
         for from_input in &inputs {
             let from_state = state.hidden.linear(weights.of_state, weights.state_bias)?;
-            state = self.step(from_input, &from_state, &state)?;
+            state = step(self.op, self.cell, from_input, &from_state, &state)?;
             if let Some(projection) = weights.projection {
                 state.hidden = state.hidden.linear(projection, None)?;
             }
@@ -223,37 +287,36 @@ impl Layers<'_> {
         }
         Ok((stack(&outputs.iter().collect::<Vec<_>>(), 0)?, state))
     }
+}
 
-    /// One step, from the products with the input and with the state.
-    fn step(&self, from_input: &Tensor, from_state: &Tensor, before: &State) -> Result<State> {
-        let hidden = match (self.cell, &before.cell) {
-            (Cell::Lstm, Some(cell)) => {
-                let gates = from_state.add(from_input)?.chunk(4, 1)?;
-                let [input, forget, candidate, output] = self.parts(&gates)?;
-                let cell = forget.sigmoid()?.mul(cell)?.add(&input.sigmoid()?.mul(&candidate.tanh()?)?)?;
-                let hidden = output.sigmoid()?.mul(&cell.tanh()?)?;
-                return Ok(State { hidden, cell: Some(cell) });
-            }
-            (Cell::Gru, _) => {
-                let (inputs, states) = (from_input.chunk(3, 1)?, from_state.chunk(3, 1)?);
-                let ([reset_x, update_x, new_x], [reset_h, update_h, new_h]) =
-                    (self.parts(&inputs)?, self.parts(&states)?);
-                let reset = reset_h.add(reset_x)?.sigmoid()?;
-                let update = update_h.add(update_x)?.sigmoid()?;
-                let new = new_x.add(&new_h.mul(&reset)?)?.tanh()?;
-                before.hidden.sub(&new)?.mul(&update)?.add(&new)?
-            }
-            (Cell::Relu, _) => from_state.add(from_input)?.relu()?,
-            (Cell::Tanh | Cell::Lstm, _) => from_state.add(from_input)?.tanh()?,
-        };
-        Ok(State { hidden, cell: None })
-    }
+/// One step, from the products with the input and with the state.
+fn step(op: &'static str, cell: Cell, from_input: &Tensor, from_state: &Tensor, before: &State) -> Result<State> {
+    let hidden = match (cell, &before.cell) {
+        (Cell::Lstm, Some(cell)) => {
+            let gates = from_state.add(from_input)?.chunk(4, 1)?;
+            let [input, forget, candidate, output] = parts(op, &gates)?;
+            let cell = forget.sigmoid()?.mul(cell)?.add(&input.sigmoid()?.mul(&candidate.tanh()?)?)?;
+            let hidden = output.sigmoid()?.mul(&cell.tanh()?)?;
+            return Ok(State { hidden, cell: Some(cell) });
+        }
+        (Cell::Gru, _) => {
+            let (inputs, states) = (from_input.chunk(3, 1)?, from_state.chunk(3, 1)?);
+            let ([reset_x, update_x, new_x], [reset_h, update_h, new_h]) = (parts(op, &inputs)?, parts(op, &states)?);
+            let reset = reset_h.add(reset_x)?.sigmoid()?;
+            let update = update_h.add(update_x)?.sigmoid()?;
+            let new = new_x.add(&new_h.mul(&reset)?)?.tanh()?;
+            before.hidden.sub(&new)?.mul(&update)?.add(&new)?
+        }
+        (Cell::Relu, _) => from_state.add(from_input)?.relu()?,
+        (Cell::Tanh | Cell::Lstm, _) => from_state.add(from_input)?.tanh()?,
+    };
+    Ok(State { hidden, cell: None })
+}
 
-    fn parts<'t, const N: usize>(&self, parts: &'t [Tensor]) -> Result<[&'t Tensor; N]> {
-        let found = parts.iter().collect::<Vec<_>>();
-        let n = found.len();
-        found.try_into().map_err(|_| {
-            Error::shape(self.op, format!("the weights give {n} gates"), format!("{N} gates of equal size are needed"))
-        })
-    }
+fn parts<'t, const N: usize>(op: &str, parts: &'t [Tensor]) -> Result<[&'t Tensor; N]> {
+    let found = parts.iter().collect::<Vec<_>>();
+    let n = found.len();
+    found.try_into().map_err(|_| {
+        Error::shape(op, format!("the weights give {n} gates"), format!("{N} gates of equal size are needed"))
+    })
 }

@@ -13,10 +13,11 @@ use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, attention, backend, batch_norm, closeness, conversions, convolution, cross_entropy,
-    diagonals, dropout, einsum, element, factories, grids, histograms, images, in_place, index_slices, indexing, joins,
-    losses, masks, matrices, multinomial, mutation, normalization, norms, order_statistics, padding, pieces, pointwise,
-    pooling, products, random, random_fills, rearranging, recurrent, reductions, reshaping, scatters, searching,
-    sorting, statistics, uniques, view_forms, views, written_forms,
+    diagonals, dropout, einsum, element, embedding_bag, factories, grids, grouped_products, histograms, images,
+    in_place, index_slices, indexing, joins, losses, margin_losses, masks, matrices, multinomial, mutation,
+    normalization, norms, order_statistics, padding, pieces, plain_forms, pointwise, pooling, products, random,
+    random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, statistics,
+    uniques, view_forms, views, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -35,11 +36,14 @@ const SUBJECTS: &[Subject] = &[
     dropout::register,
     einsum::register,
     element::register,
+    embedding_bag::register,
     factories::register,
+    grouped_products::register,
     index_slices::register,
     indexing::register,
     joins::register,
     losses::register,
+    margin_losses::register,
     masks::register,
     normalization::register,
     norms::register,
@@ -48,6 +52,7 @@ const SUBJECTS: &[Subject] = &[
     images::register,
     in_place::register,
     pieces::register,
+    plain_forms::register,
     pooling::register,
     products::register,
     random::register,
@@ -55,6 +60,7 @@ const SUBJECTS: &[Subject] = &[
     rearranging::register,
     recurrent::register,
     reductions::register,
+    resampling::register,
     reshaping::register,
     scatters::register,
     sorting::register,
@@ -112,5 +118,5 @@ fn composites(libraries: &mut Vec<Library>) -> Result<()> {
         register(&mut library)?;
     }
     libraries.push(library);
-    Ok(())
+    grouped_products::register_outside(libraries)
 }

@@ -1,0 +1,184 @@
+//! Losses of margins, pairs and triplets, and of Poisson rates.
+//!
+//! They follow PyTorch's formulas, in f32 or wider, and are rounded once. Gradients come from the parts.
+
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::ops::arguments::{need_float, widened};
+use crate::ops::factories::range_on;
+use crate::ops::losses::Reduction;
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
+            hinge_embedding_loss,
+        )?
+        .def_kernel(
+            "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
+             -> Tensor",
+            margin_ranking_loss,
+        )?
+        .def_kernel(
+            "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
+             -> Tensor",
+            cosine_embedding_loss,
+        )?
+        .def_kernel(
+            "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
+             eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
+            triplet_margin_loss,
+        )?
+        .def_kernel(
+            "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+            |x: &Tensor, target: &Tensor, reduction: i64| {
+                let op = "soft_margin_loss";
+                let [x, target] = operands(op, [x, target])?;
+                reduced(op, &target.neg()?.mul(&x)?.exp()?.log1p()?, reduction)
+            },
+        )?
+        .def_kernel(
+            "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int \
+             reduction=Mean) -> Tensor",
+            |x: &Tensor, target: &Tensor, p: crate::ir::Scalar, m: crate::ir::Scalar, w: Option<&Tensor>, r: i64| {
+                multi_margin_loss(x, target, p.as_f64(), m.as_f64(), w, r)
+            },
+        )?
+        .def_kernel(
+            "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> \
+             Tensor",
+            poisson_nll_loss,
+        )?;
+    Ok(())
+}
+
+fn operands<const N: usize>(op: &str, tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
+    need_float(op, &tensors)?;
+    let wide = tensors.iter().map(|tensor| widened(tensor)).collect::<Result<Vec<_>>>()?;
+    wide.try_into().map_err(|_| Error::Internal { message: "there are as many tensors as before".into() })
+}
+
+fn reduced(op: &str, loss: &Tensor, reduction: i64) -> Result<Tensor> {
+    match Reduction::of_number(op, reduction)? {
+        Reduction::None => Ok(loss.clone()),
+        Reduction::Mean => loss.mean_all(),
+        Reduction::Sum => loss.sum_all(),
+    }
+}
+
+/// `x` where the target is 1, and `max(0, margin - x)` where it is -1.
+fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: i64) -> Result<Tensor> {
+    let op = "hinge_embedding_loss";
+    let dtype = x.dtype();
+    let [x] = operands(op, [x])?;
+    let apart = x.neg()?.add(margin)?.clamp_min(0.0)?;
+    let zero = x.mul(0.0)?;
+    let of_pairs = target.ne(1)?.where_(&zero, &x)?;
+    let of_others = target.ne(-1)?.where_(&zero, &apart)?;
+    reduced(op, &of_pairs.add(&of_others)?, reduction)?.to_dtype(dtype)
+}
+
+/// `max(0, margin - target * (a - b))`.
+fn margin_ranking_loss(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, reduction: i64) -> Result<Tensor> {
+    let op = "margin_ranking_loss";
+    let dtype = a.dtype();
+    let [a, b] = operands(op, [a, b])?;
+    let loss = target.neg()?.mul(&a.sub(&b)?)?.add(margin)?.clamp_min(0.0)?;
+    reduced(op, &loss, reduction)?.to_dtype(dtype)
+}
+
+/// `1 - cos` where the target is 1, and `max(0, cos - margin)` where it is -1.
+fn cosine_embedding_loss(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, reduction: i64) -> Result<Tensor> {
+    const EPSILON: f64 = 1e-12;
+    let op = "cosine_embedding_loss";
+    let dtype = a.dtype();
+    let [a, b] = operands(op, [a, b])?;
+    let products = a.mul(&b)?.sum(-1, false)?;
+    let [a, b] = [&a, &b].map(|x| x.square()?.sum(-1, false)?.add(EPSILON));
+    let cosine = products.div(&a?.mul(&b?)?.sqrt()?)?;
+    let zero = cosine.mul(0.0)?;
+    let of_pairs = target.eq(1)?.where_(&cosine.neg()?.add(1.0)?, &zero)?;
+    let of_others = target.eq(-1)?.where_(&cosine.sub(margin)?.clamp_min(0.0)?, &zero)?;
+    reduced(op, &of_pairs.add(&of_others)?, reduction)?.to_dtype(dtype)
+}
+
+/// `max(0, |anchor - positive| - |anchor - negative| + margin)`.
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn triplet_margin_loss(
+    anchor: &Tensor,
+    positive: &Tensor,
+    negative: &Tensor,
+    margin: f64,
+    p: f64,
+    eps: f64,
+    swap: bool,
+    reduction: i64,
+) -> Result<Tensor> {
+    let op = "triplet_margin_loss";
+    let dtype = anchor.dtype();
+    let [anchor, positive, negative] = operands(op, [anchor, positive, negative])?;
+    let distance = |a: &Tensor, b: &Tensor| a.sub(b)?.add(eps)?.norm(p, -1, false);
+    let near = distance(&anchor, &positive)?;
+    let mut far = distance(&anchor, &negative)?;
+    if swap {
+        far = far.minimum(&distance(&positive, &negative)?)?;
+    }
+    reduced(op, &near.sub(&far)?.add(margin)?.clamp_min(0.0)?, reduction)?.to_dtype(dtype)
+}
+
+/// The mean over the other classes of `max(0, margin - x[target] + x[class])^p`.
+fn multi_margin_loss(
+    x: &Tensor,
+    target: &Tensor,
+    p: f64,
+    margin: f64,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let op = "multi_margin_loss";
+    let dtype = x.dtype();
+    let [scores] = operands(op, [x])?;
+    let (is_one, classes) = (x.dim() == 1, x.sizes().last().copied().unwrap_or(1));
+    if !(1..=2).contains(&x.dim()) || target.numel() * classes != x.numel() || ![1.0, 2.0].contains(&p) {
+        let what = format!("scores {:?}, target {:?} and p = {p}", x.sizes(), target.sizes());
+        return Err(Error::shape(op, what, "there must be one target for each row of scores, and p must be 1 or 2"));
+    }
+    let scores = scores.reshape([-1, classes as i64])?;
+    let target = target.reshape([-1, 1])?;
+    let apart = scores.sub(&scores.gather(1, &target)?)?.add(margin)?.clamp_min(0.0)?;
+    let mut loss = if p == 2.0 { apart.square()? } else { apart };
+    if let Some(weight) = weight {
+        loss = loss.mul(&widened(weight)?.index_select(0, &target.view(-1)?)?.unsqueeze(1)?)?;
+    }
+    let is_target = range_on(x.device(), 0, classes as i64, Some(DType::I64))?.eq(&target)?;
+    let loss = loss.masked_fill(&is_target, 0.0)?.sum(1, false)?.div(classes as f64)?;
+    let loss = if is_one { loss.squeeze(0)? } else { loss };
+    reduced(op, &loss, reduction)?.to_dtype(dtype)
+}
+
+/// The negative logarithm of the probability of a count at a rate.
+fn poisson_nll_loss(
+    input: &Tensor,
+    target: &Tensor,
+    log_input: bool,
+    full: bool,
+    eps: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    let op = "poisson_nll_loss";
+    let dtype = input.dtype();
+    let [input, target] = operands(op, [input, target])?;
+    let mut loss = match log_input {
+        true => input.exp()?.sub(&target.mul(&input)?)?,
+        false => input.sub(&target.mul(&input.add(eps)?.log()?)?)?,
+    };
+    if full {
+        // Stirling's approximation of the logarithm of the factorial.
+        let halves = target.mul(2.0 * std::f64::consts::PI)?.log()?.mul(0.5)?;
+        let factorial = target.mul(&target.log()?)?.sub(&target)?.add(&halves)?;
+        loss = loss.add(&factorial.masked_fill(&target.le(1.0)?, 0.0)?)?;
+    }
+    reduced(op, &loss, reduction)?.to_dtype(dtype)
+}
