@@ -2,7 +2,10 @@
 
 mod api;
 mod autograd;
+mod batch_rows;
 mod crosswise;
+#[path = "../common/effort.rs"]
+mod effort;
 mod long_lines;
 mod narrow_matrices;
 mod nn;
