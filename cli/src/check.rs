@@ -4,15 +4,16 @@ use crate::{Fallible, Outcome, data};
 use indicatif::ProgressBar;
 use opfuse::autograd::no_grad;
 use opfuse::exported::Program;
-use opfuse::{DType, Tensor};
+use opfuse::{DType, StateDict, Tensor};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The program.
     model: PathBuf,
     /// Recorded arrays: `0.in.0`, `0.in.1`, …, `0.out.0`, …, `1.in.0`, …. The first number is that of the call.
+    /// `0.grad.NAME` is the gradient, by the parameter of that name, of the sum of the cubes of the first output.
     #[arg(long)]
     data: PathBuf,
     /// The largest error that passes, relative to the largest element of the output. By default 1e-4 for f32 and f64,
@@ -21,8 +22,10 @@ pub(crate) struct Arguments {
     tolerance: Option<f64>,
 }
 
-/// What was found of an output.
+/// What was found of an output, or of a gradient.
 struct Found {
+    /// What was compared.
+    what: String,
     /// The largest difference.
     error: f64,
     /// The same relative to the largest element.
@@ -44,9 +47,11 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Fallible<Outcome> {
     }
     let (mut passed, mut failed, mut rows) = (0, 0, Vec::new());
     let progress = ProgressBar::new(calls.len() as u64);
-    let _unrecorded = no_grad();
     for call in calls {
-        let outcome = check(&eager, &compiled, &all, call, arguments.tolerance);
+        let outcome = outputs(&eager, &compiled, &all, call, arguments.tolerance).and_then(|mut found| {
+            found.extend(gradients(&arguments.model, &all, call, arguments.tolerance)?);
+            Ok(found)
+        });
         match &outcome {
             Ok(found) if found.iter().all(|found| found.fault.is_none()) => passed += 1,
             Ok(_) | Err(_) => failed += 1,
@@ -71,11 +76,11 @@ fn print(call: usize, outcome: &Fallible<Vec<Found>>) {
     match outcome {
         Err(error) => println!("call {call}: FAILED: {error}"),
         Ok(found) => {
-            for (at, Found { error, relative, ulps, has_same_bits, fault }) in found.iter().enumerate() {
+            for Found { what, error, relative, ulps, has_same_bits, fault } in found {
                 let bits = if *has_same_bits { "compiled bits = eager bits" } else { "compiled bits differ" };
                 let verdict = fault.as_ref().map_or("ok".to_owned(), |fault| format!("FAILED: {fault}"));
                 println!(
-                    "call {call} output {at}: error {error:.3e}, relative {relative:.3e}, {ulps:.0} ulp, {bits}: {verdict}"
+                    "call {call} {what}: error {error:.3e}, relative {relative:.3e}, {ulps:.0} ulp, {bits}: {verdict}"
                 );
             }
         }
@@ -90,7 +95,7 @@ fn row(call: usize, outcome: &Fallible<Vec<Found>>) -> serde_json::Value {
                 .iter()
                 .map(|found| {
                     json!({
-                        "error": found.error, "relative": found.relative, "ulps": found.ulps,
+                        "what": found.what, "error": found.error, "relative": found.relative, "ulps": found.ulps,
                         "same_bits": found.has_same_bits, "fault": found.fault,
                     })
                 })
@@ -101,31 +106,77 @@ fn row(call: usize, outcome: &Fallible<Vec<Found>>) -> serde_json::Value {
 }
 
 /// Runs one recorded call, eagerly and compiled.
-fn check(
+fn outputs(
     eager: &Program,
     compiled: &Program,
-    all: &opfuse::StateDict,
+    all: &StateDict,
     call: usize,
     tolerance: Option<f64>,
 ) -> Fallible<Vec<Found>> {
-    let inputs = data::fitted(eager, data::recorded(all, call, "in"))?;
+    let _unrecorded = no_grad();
+    // A program may write to its inputs, so each run has its own.
+    let inputs = || data::writable(data::fitted(eager, data::recorded(all, call, "in"))?);
     let wanted = data::recorded(all, call, "out");
-    let (found, again) = (eager.call_eager(&inputs)?, compiled.call(&inputs)?);
+    let (found, again) = (eager.call_eager(&inputs()?)?, compiled.call(&inputs()?)?);
     if found.len() != wanted.len() {
         return Err(format!("the program has {} outputs, and {} were recorded", found.len(), wanted.len()).into());
     }
-    let pairs = found.iter().zip(&again).zip(&wanted);
-    pairs.map(|((found, again), wanted)| compare(found, again, wanted, tolerance)).collect()
+    let triples = found.iter().zip(&again).zip(&wanted).enumerate();
+    let compared = triples.map(|(at, ((found, again), wanted))| {
+        let largest = largest(wanted)?;
+        Ok(Found { what: format!("output {at}"), ..compare(found, again, wanted, largest, tolerance)? })
+    });
+    compared.collect()
 }
 
-fn compare(found: &Tensor, again: &Tensor, wanted: &Tensor, tolerance: Option<f64>) -> Fallible<Found> {
+/// Gradients of the sum of the cubes of the first output, where a file has them.
+///
+/// A gradient that cancels has the error of those that do not, so all are relative to the largest.
+fn gradients(model: &Path, all: &StateDict, call: usize, tolerance: Option<f64>) -> Fallible<Vec<Found>> {
+    let prefix = format!("{call}.grad.");
+    let wanted: Vec<(&str, &Tensor)> =
+        all.iter().filter_map(|(name, array)| Some((name.strip_prefix(&prefix)?, array))).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut largest_of_all = 0.0;
+    for (_, wanted) in &wanted {
+        largest_of_all = largest(wanted)?.max(largest_of_all);
+    }
+    let mut of_runs = Vec::new();
+    for run in [Program::call_eager, Program::call] {
+        let program = Program::load(model)?;
+        let outputs = run(&program, &data::writable(data::fitted(&program, data::recorded(all, call, "in"))?)?)?;
+        let first = outputs.first().ok_or("the program has no output")?;
+        first.pow(3.0)?.sum_all()?.backward()?;
+        of_runs.push(program);
+    }
+    let gradient = |program: &Program, name: &str| -> Fallible<Tensor> {
+        let parameter = program.state().get(name).ok_or_else(|| format!("no parameter is {name}"))?;
+        Ok(parameter.grad().ok_or_else(|| format!("{name} has no gradient"))?)
+    };
+    let compared = wanted.into_iter().map(|(name, wanted)| {
+        let [found, again] = [&of_runs[0], &of_runs[1]].map(|program| gradient(program, name));
+        let found = compare(&found?, &again?, wanted, largest_of_all, tolerance)?;
+        Ok(Found { what: format!("gradient of {name}"), ..found })
+    });
+    compared.collect()
+}
+
+/// The largest finite magnitude.
+fn largest(x: &Tensor) -> Fallible<f64> {
+    Ok(values(x)?.iter().filter(|x| x.is_finite()).fold(0.0, |largest: f64, x| largest.max(x.abs())))
+}
+
+/// Compares a tensor with the recorded one. Errors are relative to `largest`.
+fn compare(found: &Tensor, again: &Tensor, wanted: &Tensor, largest: f64, tolerance: Option<f64>) -> Fallible<Found> {
     let has_same_bits = bits(found)? == bits(again)? && found.sizes() == again.sizes();
     if found.sizes() != wanted.sizes() {
         let fault = Some(format!("it has sizes {:?}, and {:?} were recorded", found.sizes(), wanted.sizes()));
-        return Ok(Found { error: f64::NAN, relative: f64::NAN, ulps: f64::NAN, has_same_bits, fault });
+        let (error, relative, ulps) = (f64::NAN, f64::NAN, f64::NAN);
+        return Ok(Found { what: String::new(), error, relative, ulps, has_same_bits, fault });
     }
     let (a, b) = (values(found)?, values(wanted)?);
-    let largest = b.iter().filter(|x| x.is_finite()).fold(0.0, |largest: f64, x| largest.max(x.abs()));
     let (mut error, mut ulps, mut is_odd) = (0.0f64, 0.0f64, false);
     for (&a, &b) in a.iter().zip(&b) {
         if a == b || a.is_nan() && b.is_nan() {
@@ -147,7 +198,7 @@ fn compare(found: &Tensor, again: &Tensor, wanted: &Tensor, tolerance: Option<f6
         () if !has_same_bits => Some("compiled and eager bits differ".to_owned()),
         () => None,
     };
-    Ok(Found { error, relative, ulps, has_same_bits, fault })
+    Ok(Found { what: String::new(), error, relative, ulps, has_same_bits, fault })
 }
 
 /// The distance between numbers of a dtype near `x`.

@@ -36,7 +36,7 @@ pub(crate) fn inputs(program: &Program, files: &[PathBuf]) -> Fallible<Vec<Tenso
             return Err(format!("{}: {what}; the inputs are {}", file.display(), names.join(", ")).into());
         }
     }
-    fitted(program, found)
+    writable(fitted(program, found)?)
 }
 
 /// The tensors with the dtypes that the program takes: a file of NumPy has no bf16.
@@ -52,6 +52,14 @@ pub(crate) fn fitted(program: &Program, tensors: Vec<Tensor>) -> Fallible<Vec<Te
         }
     };
     Ok(tensors.into_iter().enumerate().map(fit).collect::<opfuse::Result<_>>()?)
+}
+
+/// Copies of tensors over mapped files, which a program can write to.
+///
+/// # Errors
+/// If there is no memory.
+pub(crate) fn writable(tensors: Vec<Tensor>) -> Fallible<Vec<Tensor>> {
+    Ok(tensors.iter().map(Tensor::copy).collect::<opfuse::Result<_>>()?)
 }
 
 fn is_float(dtype: DType) -> bool {
