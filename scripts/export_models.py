@@ -50,6 +50,89 @@ class Perceptron(torch.nn.Module):
         return {"out": self.last(y) * scale, "sum": halves[0] + halves[1], "calls": extra["k"] + self.calls}
 
 
+class Layers(torch.nn.Module):
+    """Layers whose operators no other model here has."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.lstm, self.gru, self.rnn = nn.LSTMCell(4, 4), nn.GRUCell(4, 4), nn.RNNCell(4, 4, nonlinearity="relu")
+        modes = ("sum", "mean", "max")
+        self.bags = nn.ModuleList(nn.EmbeddingBag(9, 4, mode=mode, padding_idx=2) for mode in modes)
+        self.conv = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3, padding=1))
+        self.pool = nn.AdaptiveAvgPool3d((2, 1, 2))
+
+    def forward(self, x, ids, offsets, image):
+        F = torch.nn.functional
+        h, c = self.lstm(x, (x, x + 1))
+        h = self.rnn(x, self.gru(x, h))
+        bags = [bag(ids, offsets) for bag in self.bags]
+        y = h + c + bags[0] + bags[1] + bags[2] + self.conv(x.T.unsqueeze(0))[0].T
+        theta = torch.eye(2, 3).expand(2, 2, 3) + image.mean()
+        largest, where = F.max_pool2d(image, 2, return_indices=True)
+        resized = [
+            F.interpolate(image[:, 0], scale_factor=1.5, mode="linear"),
+            F.interpolate(image, size=(5, 9), mode="bicubic"),
+            F.interpolate(image, scale_factor=1.3, mode="bicubic", align_corners=True),
+            F.interpolate(image.unsqueeze(2), scale_factor=2, mode="trilinear"),
+            F.interpolate(image, size=(4, 9), mode="nearest-exact"),
+            F.interpolate(image[:, 0], size=9),
+            F.affine_grid(theta, [2, 3, 5, 4], align_corners=False),
+            F.affine_grid(theta, [2, 3, 5, 4], align_corners=True),
+            F.max_unpool2d(largest, where, 2),
+            self.pool(image.unsqueeze(2)),
+        ]
+        sign, target = torch.tensor([1, -1, 1]), torch.tensor([3, 0, 2])
+        losses = [
+            F.hinge_embedding_loss(y, sign[:, None].expand(3, 4)),
+            F.margin_ranking_loss(y[:, 0], y[:, 1], sign, margin=0.1),
+            F.cosine_embedding_loss(y, x, sign, margin=0.2),
+            F.triplet_margin_loss(y, x, x + 1, swap=True),
+            F.soft_margin_loss(y, sign[:, None].float().expand(3, 4)),
+            F.multi_margin_loss(y, target, p=2),
+            F.poisson_nll_loss(y, x.abs() * 3, full=True),
+        ]
+        others = [torch.special.ndtr(y), torch.special.entr(x.abs()), torch.ldexp(x, sign[0]), torch.dist(x, y)]
+        others += [F.pairwise_distance(x, y), torch.fake_quantize_per_tensor_affine(y, 0.1, 3, -8, 7)]
+        return y + sum(losses), *resized, *losses, *others, *bags
+
+
+class Control(torch.nn.Module):
+    """Branches and loops."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x, n):
+        from torch._higher_order_ops.associative_scan import associative_scan
+        from torch._higher_order_ops.map import map as slices
+        from torch._higher_order_ops.scan import scan
+        from torch._higher_order_ops.while_loop import while_loop
+
+        branch = torch.cond(x.sum() > 0, lambda x: self.layer(x).sin(), lambda x: (x * 2).cos(), (x,))
+        start = (torch.zeros((), dtype=torch.long), x, n)
+        count, state, _ = while_loop(
+            lambda i, x, n: i < n, lambda i, x, n: (i + 1, torch.tanh(self.layer(x)), n.clone()), start
+        )
+        last, all = scan(lambda c, x: (torch.tanh(self.layer(c) + x), c * 2), torch.zeros(4), x, reverse=True)
+        rows = slices(lambda row, n: (self.layer(row) + n, row.sum()), x, n)
+        joined = associative_scan(lambda a, b: a * b + a, x, 0, combine_mode="generic")
+        each = torch.vmap(lambda row, other: row * other.sum() + self.layer(row), in_dims=(0, 0))(x, x.flip(1))
+        return branch, count, state, last, all, *rows, joined, each
+
+
+class Numbers(torch.nn.Module):
+    """Takes a size, a factor, a flag and nested tensors, and returns numbers and None beside tensors."""
+
+    def forward(self, x, n, factor, *, pair, flag=True, name=None):
+        y = x.repeat(n, 1) * factor + pair[0]
+        if flag:
+            y = y - pair[1]["inner"]
+        range = (torch.arange(n), torch.full((n, 2), n / 2))
+        return {"repeated": y, "none": None, "n": n, "range": range, "name": name}
+
+
 def transformer(name, **config):
     import transformers
 
@@ -104,13 +187,28 @@ def models():
     yield "t5", lambda: Flat(
         transformer("T5EncoderModel", vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
     ), [((ids(2, 8),), {})], None
+    yield "bert_bf16", lambda: Flat(transformer("BertModel", vocab_size=99, **SMALL, **QUIET)).bfloat16(), [
+        ((ids(n, m),), {}) for n, m in ((2, 8), (3, 5))
+    ], text
+    yield "layers", Layers, [
+        ((torch.randn(3, 4), ids(7) % 9, torch.tensor([0, 2, 2]), torch.randn(2, 3, 6, 6)), {}) for _ in range(2)
+    ], None
+    yield "control", Control, [
+        ((x, torch.tensor(n)), {}) for x, n in ((torch.ones(5, 4), 3), (-torch.rand(5, 4), 0))
+    ], None
+    yield "numbers", Numbers, [
+        ((torch.randn(2, 3), n, 1.5), {"pair": (torch.randn(3), {"inner": torch.randn(3)}), "flag": True, "name": None})
+        for n in (4, 6)
+    ], {"x": {}, "n": Dim.DYNAMIC, "factor": None, "pair": (None, {"inner": None}), "flag": None, "name": None}
     yield "lstm", lambda: torch.nn.LSTM(8, 16, num_layers=2, batch_first=True, bidirectional=True), [
         ((torch.randn(2, 5, 8),), {})
     ], None
 
 
 def leaves(value):
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    """Tensors and numbers, as tensors."""
+    all = torch.utils._pytree.tree_leaves(value)
+    return [torch.as_tensor(leaf) for leaf in all if isinstance(leaf, (torch.Tensor, bool, int, float))]
 
 
 def array(tensor):
@@ -141,7 +239,7 @@ def export(folder, name, make, calls, dynamic):
         outputs = leaves(model(*args, **kwargs))
         arrays |= {f"{number}.in.{at}": array(leaf) for at, leaf in enumerate(leaves((args, kwargs)))}
         arrays |= {f"{number}.out.{at}": array(leaf) for at, leaf in enumerate(outputs)}
-        if number == 0:
+        if number == 0 and outputs[0].requires_grad and name not in ("control", "bert_bf16"):
             outputs[0].pow(3).sum().backward()
             parameters = [(key, value.grad) for key, value in model.named_parameters() if value.grad is not None]
             step = max(1, len(parameters) // 4)

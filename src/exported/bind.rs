@@ -7,6 +7,8 @@ use crate::device::Device;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{TensorLayout, Value};
+use crate::exported::control::ControlOp;
+use crate::exported::mapped::MapOp;
 use crate::exported::model::{Arg, Graph, Node, Size};
 use crate::exported::numbers::NumberOp;
 use std::collections::BTreeMap;
@@ -42,12 +44,10 @@ pub(super) enum Call {
     Operator(Operator),
     /// Arithmetic on sizes.
     Number(NumberOp),
-    /// A graph, with gradients recorded or not.
-    WithGradients,
-    /// A graph, with autocast or not.
-    WithAutocast,
-    /// One of two graphs, by a truth value.
-    Cond,
+    /// An operator that takes graphs.
+    Control(ControlOp),
+    /// A step into `vmap`, out of it, or of a value between the two.
+    Map(MapOp),
 }
 
 /// Where an argument comes from.
@@ -111,25 +111,34 @@ fn step(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Option<
     Ok(call.map(|call| Step { call, arguments, results, last: Vec::new(), place: "".into() }))
 }
 
+/// Operators that state facts of the export and compute nothing.
+const FACTS: [&str; 5] = [
+    "_assert_tensor_metadata",
+    "_assert_async",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "_functional_sym_constrain_range_for_size",
+];
+
 /// What a target stands for: `Ok(None)` for what needs no call.
 fn call(target: &str) -> Result<Option<Call>, ()> {
     if let Some(number) = NumberOp::from_target(target) {
         return Ok(Some(Call::Number(number)));
     }
     if let Some(name) = target.strip_prefix("torch.ops.higher_order.") {
+        return ControlOp::from_name(name).map(|control| Some(Call::Control(control))).ok_or(());
+    }
+    if let Some(name) = target.strip_prefix("torch._functorch.predispatch.") {
         return match name {
-            "wrap_with_set_grad_enabled" => Ok(Some(Call::WithGradients)),
-            "wrap_with_autocast" => Ok(Some(Call::WithAutocast)),
-            "cond" => Ok(Some(Call::Cond)),
-            _ => Err(()),
+            "lazy_load_decompositions" => Ok(None),
+            _ => MapOp::from_name(name).map(|op| Some(Call::Map(op))).ok_or(()),
         };
     }
     let mut parts = target.strip_prefix("torch.ops.").ok_or(())?.splitn(3, '.');
     let (Some(namespace), Some(name), Some(overload)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(());
     };
-    // Facts of the export that hold for tensors of the dtypes and devices it was made for.
-    if matches!(name, "_assert_tensor_metadata" | "_assert_async") {
+    if FACTS.contains(&name) {
         return Ok(None);
     }
     let overload = if overload == "default" { "" } else { overload };

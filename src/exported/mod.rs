@@ -11,14 +11,22 @@
 //! | `bind` | which operator is each call, and where do its arguments come from? |
 //! | `sizes` | which sizes may inputs have? |
 //! | `numbers` | what is computed with sizes? |
+//! | `control` | what do operators do that take graphs, such as loops? |
+//! | `mapped` | what happens between the start and the end of a `vmap`? |
 //! | `run` | how does it run? |
+//! | `by_numbers` | which captures are there for numbers as arguments? |
+//! | `state` | how do tensors come in by name? |
 
 mod archive;
 mod bind;
+mod by_numbers;
+mod control;
+mod mapped;
 mod model;
 mod numbers;
 mod run;
 mod sizes;
+mod state;
 
 use crate::compile::{CompileOptions, Compiled, Explain, compile_with};
 use crate::dispatch::value::Value;
@@ -26,15 +34,30 @@ use crate::error::{Error, Result};
 use crate::formats::StateDict;
 use crate::formats::file::Mapped;
 use crate::ir::DType;
+use crate::ops::element::item;
 use crate::tensor::handle::Tensor;
 use archive::Archive;
 use bind::{Block, Missing, bind};
+use by_numbers::ByNumbers;
 use model::{Arg, InputSpec, Model, OutputSpec, Size, TensorMeta};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Builds a `.pt2` file into this program: [`Program`](crate::exported::Program) from the bytes of a file, whose path
+/// is relative to the source file. The result is an error where the file is no program.
+///
+/// ```ignore
+/// let program = opfuse::include_model!("model.pt2")?;
+/// ```
+#[macro_export]
+macro_rules! include_model {
+    ($path:literal $(,)?) => {
+        $crate::exported::Program::from_bytes($path, include_bytes!($path))
+    };
+}
 
 /// A function of the tensors of a call.
 type BoxedFunction = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
@@ -60,6 +83,8 @@ type BoxedFunction = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>
 pub struct Program {
     inner: Arc<Inner>,
     compiled: Compiled<BoxedFunction, Vec<Tensor>>,
+    /// The program for certain numbers as arguments.
+    by_numbers: ByNumbers,
 }
 
 struct Inner {
@@ -69,9 +94,18 @@ struct Inner {
     /// What happens to each output of the block.
     outputs: Vec<Taken>,
     users: Vec<InputInfo>,
+    /// Every argument that can be an array: those that the program takes, and the numbers that it was exported for.
+    leaves: Vec<Leaf>,
     ranges: BTreeMap<String, (Option<i64>, Option<i64>)>,
     state: StateDict,
     torch_version: String,
+}
+
+/// An argument of the exported module that can be an array.
+enum Leaf {
+    User,
+    /// A number that the program was exported for.
+    Number(Value),
 }
 
 /// What an input of the graph is.
@@ -143,23 +177,51 @@ impl Program {
     /// # Errors
     /// Same as [`Program::load`].
     pub fn load_with(path: impl AsRef<Path>, options: CompileOptions) -> Result<Program> {
-        let file = Mapped::open(path.as_ref())?;
-        crate::dispatch::load()?;
-        let archive = Archive::read(&file)?;
-        let inner = Arc::new(Inner::new(archive).map_err(|what| file.fail(what))?);
-        let shared = inner.clone();
-        let function: BoxedFunction = Box::new(move |inputs| shared.run(inputs));
-        Ok(Program { compiled: compile_with(function, options), inner })
+        Program::of(&Mapped::open(path.as_ref())?, options)
     }
 
-    /// Calls the program compiled. It is captured once for each set of input types.
+    /// Loads a program from bytes that are part of this one; [`include_model!`](crate::include_model) calls it. Its
+    /// tensors are copies. Errors call the bytes `name`.
+    ///
+    /// # Errors
+    /// Same as [`Program::load`].
+    pub fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Program> {
+        Program::of(&Mapped::embedded(name, bytes), CompileOptions::default())
+    }
+
+    fn of(file: &Mapped, options: CompileOptions) -> Result<Program> {
+        crate::dispatch::load()?;
+        let archive = Archive::read(file)?;
+        let inner = Arc::new(Inner::new(archive).map_err(|what| file.fail(what))?);
+        let shared = inner.clone();
+        let function: BoxedFunction = Box::new(move |inputs| shared.run(inputs, None));
+        let by_numbers = ByNumbers::new(options.clone());
+        Ok(Program { compiled: compile_with(function, options), inner, by_numbers })
+    }
+
+    /// Calls the program compiled. It is captured once for each set of input types. A number as an argument is a
+    /// tensor of one element; the first numbers that are passed become constants of a capture.
     ///
     /// # Errors
     /// If the inputs are not those that the program was exported for, or if a call in it fails. The message has the
     /// line of the Python source.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.inner.check(inputs)?;
-        self.compiled.call(inputs)
+        let inputs = &*self.inner.checked(inputs)?;
+        match self.by_numbers.find(&self.inner, inputs)? {
+            Some(compiled) => compiled.call(inputs),
+            None => self.compiled.call(inputs),
+        }
+    }
+
+    /// Like [`Program::call`], with the inputs by the names that [`Program::inputs`] has.
+    ///
+    /// # Errors
+    /// Same as [`Program::call`], and if names are missing or unknown.
+    pub fn call_named(&self, inputs: &StateDict) -> Result<Vec<Tensor>> {
+        let names: Vec<&str> = self.inner.users.iter().map(InputInfo::name).collect();
+        state::compare_names("exported program", &names, inputs)?;
+        let inputs: Vec<Tensor> = names.iter().filter_map(|name| inputs.get(*name).cloned()).collect();
+        self.call(&inputs)
     }
 
     /// Calls the program call by call, with the same bits.
@@ -167,8 +229,20 @@ impl Program {
     /// # Errors
     /// Same as [`Program::call`].
     pub fn call_eager(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.inner.check(inputs)?;
-        self.inner.run(inputs)
+        self.inner.run(&self.inner.checked(inputs)?, None)
+    }
+
+    /// Captures the program for inputs of these types, so that the first call is as fast as the next. Nothing is
+    /// computed; see [`Compiled::prepare`].
+    ///
+    /// # Errors
+    /// If the inputs are not those that the program was exported for, or if a call in it fails.
+    pub fn prepare(&self, inputs: &[Tensor]) -> Result<()> {
+        let inputs = &*self.inner.checked(inputs)?;
+        match self.by_numbers.find(&self.inner, inputs)? {
+            Some(compiled) => compiled.prepare(inputs),
+            None => self.compiled.prepare(inputs),
+        }
     }
 
     /// The arguments that the program takes, in order.
@@ -180,6 +254,15 @@ impl Program {
     /// to one is seen by the next call.
     pub fn state(&self) -> &StateDict {
         &self.inner.state
+    }
+
+    /// Copies tensors into the program's own, by name. The file stays as it is.
+    ///
+    /// # Errors
+    /// If names are missing or unknown, or if dtypes or sizes differ. All of these are in one message, and nothing is
+    /// copied then.
+    pub fn load_state(&self, from: &StateDict) -> Result<()> {
+        state::load(&self.inner.state, from)
     }
 
     /// The operators that the program calls, with how often each is called.
@@ -194,9 +277,9 @@ impl Program {
         &self.inner.torch_version
     }
 
-    /// What became of the program in its captures.
+    /// What became of the program in its captures. If it takes numbers, the captures are those for the last ones.
     pub fn explain(&self) -> Explain {
-        self.compiled.explain()
+        self.by_numbers.last().map_or_else(|| self.compiled.explain(), |compiled| compiled.explain())
     }
 }
 
@@ -219,7 +302,7 @@ impl Inner {
         if specs.len() != block.inputs.len() || results.len() != block.outputs.len() {
             return Err("its signature has not as many inputs and outputs as its graph".to_owned());
         }
-        let mut users: Vec<InputInfo> = Vec::new();
+        let (mut users, mut leaves): (Vec<InputInfo>, Vec<Leaf>) = Default::default();
         let find = |of: &str| match tensors.get(of) {
             Some(tensor) => Ok(tensor.clone()),
             None if pickled.iter().any(|name| name == of) => {
@@ -232,17 +315,23 @@ impl Inner {
         for spec in specs {
             inputs.push(match spec {
                 InputSpec::User(Arg::Name(name)) => {
+                    leaves.push(Leaf::User);
                     users.push(InputInfo { meta: graph.tensors.get(&name).cloned(), name });
                     Given::User(users.len() - 1)
                 }
                 // The program was exported for this value.
-                InputSpec::User(arg) => Given::Constant(constant(&arg)?),
+                InputSpec::User(arg) | InputSpec::Constant(arg) => {
+                    let value = constant(&arg)?;
+                    if matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_)) {
+                        leaves.push(Leaf::Number(value.clone()));
+                    }
+                    Given::Constant(value)
+                }
                 InputSpec::State(of) => {
                     let tensor = find(&of)?;
                     state.insert(of, tensor.clone());
                     Given::State(tensor)
                 }
-                InputSpec::Constant(value) => Given::Constant(constant(&value)?),
                 InputSpec::Token => Given::Constant(Value::None),
             });
         }
@@ -256,7 +345,30 @@ impl Inner {
             })
         };
         let outputs = results.into_iter().map(taken).collect::<Result<_, _>>()?;
-        Ok(Inner { block, inputs, outputs, users, ranges, state, torch_version })
+        Ok(Inner { block, inputs, outputs, users, leaves, ranges, state, torch_version })
+    }
+
+    /// The inputs that the program takes, compared with those that it was exported for. Numbers that it was exported
+    /// for may be among them.
+    fn checked<'a>(&self, inputs: &'a [Tensor]) -> Result<Cow<'a, [Tensor]>> {
+        if inputs.len() == self.users.len() || inputs.len() != self.leaves.len() {
+            return self.check(inputs).map(|()| Cow::Borrowed(inputs));
+        }
+        let mut taken = Vec::with_capacity(self.users.len());
+        for (at, (leaf, input)) in self.leaves.iter().zip(inputs).enumerate() {
+            match leaf {
+                Leaf::User => taken.push(input.clone()),
+                Leaf::Number(value) => {
+                    let wanted = item(run::tensor(value)?.as_ref())?.as_f64();
+                    let found = item(input)?.as_f64();
+                    if found != wanted {
+                        let what = format!("argument {at} is {found}, and the program was exported for {wanted}");
+                        return Err(Error::argument("exported program", what));
+                    }
+                }
+            }
+        }
+        self.check(&taken).map(|()| Cow::Owned(taken))
     }
 
     /// Compares inputs with those that the program was exported for.
@@ -279,21 +391,35 @@ impl Inner {
         Ok(())
     }
 
-    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let value = |given: &Given| {
+    /// The numbers among the arguments, in order.
+    ///
+    /// # Errors
+    /// If one has not exactly one element.
+    fn numbers(&self, inputs: &[Tensor]) -> Result<Vec<Value>> {
+        let are_numbers = self.users.iter().zip(inputs).filter(|(user, _)| user.meta.is_none());
+        are_numbers.map(|(_, input)| run::number(input)).collect()
+    }
+
+    /// Runs the program. The numbers among the arguments are read, unless they are given.
+    fn run(&self, inputs: &[Tensor], numbers: Option<&[Value]>) -> Result<Vec<Tensor>> {
+        let read = if numbers.is_some() { Vec::new() } else { self.numbers(inputs)? };
+        let mut numbers = numbers.unwrap_or(&read).iter();
+        let mut value = |given: &Given| {
             Ok(match given {
                 Given::User(at) => match &self.users[*at].meta {
                     Some(_) => Value::Tensor(inputs[*at].clone()),
-                    None => run::number(&inputs[*at])?,
+                    None => numbers.next().cloned().ok_or_else(run::malformed)?,
                 },
                 Given::State(tensor) => Value::Tensor(tensor.clone()),
                 Given::Constant(value) => value.clone(),
             })
         };
-        let values = self.block.run(self.inputs.iter().map(value).collect::<Result<_>>()?)?;
+        let values = self.block.run(self.inputs.iter().map(&mut value).collect::<Result<_>>()?)?;
         let mut returned = Vec::new();
         for (taken, value) in self.outputs.iter().zip(values) {
             let target = match taken {
+                // Python's `None` is no tensor.
+                Taken::Returned if matches!(value, Value::None) => continue,
                 Taken::Returned => {
                     returned.push(run::tensor(&value)?.into_owned());
                     continue;

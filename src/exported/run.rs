@@ -1,17 +1,26 @@
 //! Running the steps of a program: each is a call of an operator, as if the user had made it.
 
-use crate::autograd::set_grad_enabled;
 use crate::dispatch::value::Value;
 use crate::error::{Error, Result};
 use crate::exported::bind::{Block, Call, Source, Step, Target};
+use crate::exported::mapped::Levels;
 use crate::ir::Scalar;
 use crate::ops::element::item;
 use crate::tensor::handle::Tensor;
-use crate::transforms::{autocast, no_autocast};
 use std::borrow::Cow;
 
 /// The values of slots.
-struct Values(Vec<Option<Value>>);
+struct Values {
+    slots: Vec<Option<Value>>,
+    /// The levels of `vmap` that the graph has entered.
+    levels: Levels,
+}
+
+/// An argument of an operator that takes graphs.
+pub(super) enum Part<'a> {
+    Value(Value),
+    Block(&'a Block),
+}
 
 impl Block {
     /// Runs the block.
@@ -19,7 +28,7 @@ impl Block {
     /// # Errors
     /// Those of the calls, each with the place in the Python source.
     pub(super) fn run(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
-        let mut values = Values(vec![None; self.n_slots]);
+        let mut values = Values { slots: vec![None; self.n_slots], levels: Levels::default() };
         if inputs.len() != self.inputs.len() {
             let what = format!("a graph takes {} values, and {} were passed", self.inputs.len(), inputs.len());
             return Err(Error::invalid("exported program", what));
@@ -49,52 +58,24 @@ impl Step {
                     self.arguments.iter().map(|(_, source)| values.get(source)).collect::<Result<_>>()?;
                 op.apply(&args)?.into_iter().collect()
             }
-            Call::WithGradients => match &self.arguments[..] {
-                [(_, enabled), (_, Source::Block(block)), rest @ ..] => {
-                    let is_enabled = truth_of(&values.get(enabled)?)?;
-                    let args = values.all(rest)?;
-                    let _mode = set_grad_enabled(is_enabled);
-                    block.run(args)?
-                }
-                _ => return Err(malformed()),
-            },
-            Call::WithAutocast => match &self.arguments[..] {
-                [(_, _device), (_, dtype), (_, enabled), (_, _cache), (_, Source::Block(block)), rest @ ..] => {
-                    let is_enabled = truth_of(&values.get(enabled)?)?;
-                    let (dtype, args) = (values.get(dtype)?, values.all(rest)?);
-                    match (is_enabled, dtype) {
-                        (true, Value::DType(dtype)) => {
-                            let _mode = autocast(dtype)?;
-                            block.run(args)?
-                        }
-                        (true, _) => return Err(malformed()),
-                        (false, _) => {
-                            let _mode = no_autocast();
-                            block.run(args)?
-                        }
-                    }
-                }
-                _ => return Err(malformed()),
-            },
-            Call::Cond => match &self.arguments[..] {
-                [(_, condition), (_, Source::Block(then)), (_, Source::Block(otherwise)), rest @ ..] => {
-                    let condition = truth_of(&values.get(condition)?)?;
-                    let args = values.all(rest)?;
-                    if condition { then.run(args)? } else { otherwise.run(args)? }
-                }
-                _ => return Err(malformed()),
-            },
+            Call::Control(op) => op.run(&values.parts(&self.arguments)?)?,
+            Call::Map(op) => {
+                let args: Vec<Value> =
+                    self.arguments.iter().map(|(_, source)| values.get(source)).collect::<Result<_>>()?;
+                op.apply(&args, &mut values.levels)?.into_iter().collect()
+            }
         };
         values.put_all(&self.results, results)?;
-        self.last.iter().for_each(|&slot| values.0[slot] = None);
+        self.last.iter().for_each(|&slot| values.slots[slot] = None);
         Ok(())
     }
 }
 
 impl Values {
     fn get(&self, source: &Source) -> Result<Value> {
-        let slot =
-            |slot: usize| self.0[slot].clone().ok_or_else(|| Error::invalid("exported program", "a value is missing"));
+        let slot = |slot: usize| {
+            self.slots[slot].clone().ok_or_else(|| Error::invalid("exported program", "a value is missing"))
+        };
         let tensor = |at: usize| if let Value::Tensor(tensor) = slot(at)? { Ok(tensor) } else { Err(malformed()) };
         Ok(match source {
             Source::Slot(at) => slot(*at)?,
@@ -114,24 +95,21 @@ impl Values {
         })
     }
 
-    /// The operands of a call of a graph. A list of tensors stands for its elements.
-    fn all(&self, sources: &[(String, Source)]) -> Result<Vec<Value>> {
-        let mut all = Vec::new();
-        for (_, source) in sources {
-            match self.get(source)? {
-                Value::TensorList(tensors) => all.extend(tensors.into_iter().map(Value::Tensor)),
-                value => all.push(value),
-            }
-        }
-        Ok(all)
+    /// The arguments of an operator that takes graphs.
+    fn parts<'a>(&self, sources: &'a [(String, Source)]) -> Result<Vec<Part<'a>>> {
+        let part = |(_, source): &'a (String, Source)| match source {
+            Source::Block(block) => Ok(Part::Block(block)),
+            _ => self.get(source).map(Part::Value),
+        };
+        sources.iter().map(part).collect()
     }
 
     fn put(&mut self, target: &Target, value: Value) -> Result<()> {
         match (target, value) {
-            (Target::Slot(slot), value) => self.0[*slot] = Some(value),
+            (Target::Slot(slot), value) => self.slots[*slot] = Some(value),
             (Target::List(slots), Value::TensorList(tensors)) if slots.len() == tensors.len() => {
                 for (&slot, tensor) in slots.iter().zip(tensors) {
-                    self.0[slot] = Some(Value::Tensor(tensor));
+                    self.slots[slot] = Some(Value::Tensor(tensor));
                 }
             }
             (Target::List(slots), value) => {
@@ -152,7 +130,7 @@ impl Values {
             let tensors = values.iter().flat_map(Value::tensors).cloned().collect();
             return self.put(target, Value::TensorList(tensors));
         }
-        if values.len() < targets.len() {
+        if targets.iter().skip(values.len()).any(|target| !matches!(target, Target::Ignored)) {
             let what = format!("{} results were expected, and there are {}", targets.len(), values.len());
             return Err(Error::invalid("exported program", what));
         }
@@ -186,7 +164,7 @@ pub(super) fn tensor(value: &Value) -> Result<Cow<'_, Tensor>> {
     }
 }
 
-fn truth_of(value: &Value) -> Result<bool> {
+pub(super) fn truth_of(value: &Value) -> Result<bool> {
     match value {
         Value::Bool(flag) => Ok(*flag),
         Value::Tensor(tensor) => Ok(item(tensor)?.as_f64() != 0.0),
@@ -194,6 +172,6 @@ fn truth_of(value: &Value) -> Result<bool> {
     }
 }
 
-fn malformed() -> Error {
+pub(super) fn malformed() -> Error {
     Error::invalid("exported program", "the arguments of a call have other types than it takes")
 }

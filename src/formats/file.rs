@@ -19,12 +19,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that is mapped for reading.
+/// A file that is mapped for reading, or that the program was built with.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapped {
     path: Arc<Path>,
-    /// `None` for a file of no bytes, which cannot be mapped.
-    map: Option<Arc<Map>>,
+    content: Content,
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug, Clone)]
+enum Content {
+    /// A file of no bytes cannot be mapped.
+    Empty,
+    Map(Arc<Map>),
+    Static(&'static [u8]),
 }
 
 /// A mapping, and the file for further ones.
@@ -60,13 +68,18 @@ impl Mapped {
         let file = File::open(path).map_err(|error| fail(path, format!("cannot be opened: {error}")))?;
         let path: Arc<Path> = path.into();
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            return Ok(Mapped { path, map: None });
+            return Ok(Mapped { path, content: Content::Empty });
         }
         // SAFETY: the module's documentation passes on to users that a mapped file must not change. The mapping is
         // read-only, and bytes of any value are valid.
         let map = unsafe { memmap2::Mmap::map(&file) };
         let bytes = map.map_err(|error| fail(&path, format!("cannot be mapped: {error}")))?;
-        Ok(Mapped { path, map: Some(Arc::new(Map { bytes, file })) })
+        Ok(Mapped { path, content: Content::Map(Arc::new(Map { bytes, file })) })
+    }
+
+    /// A file whose bytes are part of this program. Errors call it `name`.
+    pub(crate) fn embedded(name: &str, bytes: &'static [u8]) -> Mapped {
+        Mapped { path: Path::new(name).into(), content: Content::Static(bytes) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -74,7 +87,11 @@ impl Mapped {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.map.as_ref().map_or(&[], |map| &map.bytes[..])
+        match &self.content {
+            Content::Empty => &[],
+            Content::Map(map) => &map.bytes[..],
+            Content::Static(bytes) => bytes,
+        }
     }
 
     /// The error that names the file.
@@ -93,12 +110,13 @@ impl Mapped {
     /// # Errors
     /// If there are not as many bytes as dtype and layout need.
     pub(crate) fn tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
-        let memory = match &self.map {
-            Some(map) if !range.is_empty() => {
+        let memory = match &self.content {
+            Content::Map(map) if !range.is_empty() => {
                 let whose = format!("mapped from {}", self.path.display());
                 Foreign::shared(Part { map: map.clone(), range }, whose)
             }
-            _ => Foreign::from(Vec::<u8>::new()),
+            Content::Static(bytes) => Foreign::from(bytes[range].to_vec()),
+            Content::Map(_) | Content::Empty => Foreign::from(Vec::<u8>::new()),
         };
         adopt("load", memory, dtype, layout)
     }
@@ -109,15 +127,16 @@ impl Mapped {
     /// # Errors
     /// Also if the system maps no more.
     pub(crate) fn private_tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
-        let memory = match &self.map {
-            Some(map) if !range.is_empty() => {
+        let memory = match &self.content {
+            Content::Map(map) if !range.is_empty() => {
                 let mut options = memmap2::MmapOptions::new();
                 options.offset(range.start as u64).len(range.len());
                 // SAFETY: as in `open`. The mapping is private, so nothing else sees what is written to it.
                 let own = unsafe { options.map_copy(&map.file) };
                 Foreign::owned(own.map_err(|error| self.fail(format!("cannot be mapped: {error}")))?)
             }
-            _ => Foreign::from(Vec::<u8>::new()),
+            Content::Static(bytes) => Foreign::from(bytes[range].to_vec()),
+            Content::Map(_) | Content::Empty => Foreign::from(Vec::<u8>::new()),
         };
         adopt("load", memory, dtype, layout)
     }

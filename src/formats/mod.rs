@@ -60,6 +60,10 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
         return Ok(StateDict::from([("arr_0".to_owned(), npy::tensor(&file)?)]));
     }
     if npz::MAGICS.iter().any(|magic| bytes.starts_with(magic)) {
+        if zip::members(bytes).is_ok_and(|members| members.iter().any(|member| is_program(&member.name))) {
+            let hint = "load it with opfuse::exported::Program::load, and take its tensors with state";
+            return Err(file.fail(format!("it is a program of torch.export; {hint}")));
+        }
         return npz::tensors(&file);
     }
     if safetensors::is_likely(bytes) {
@@ -69,4 +73,9 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
         return safetensors::load_sharded(&file);
     }
     Err(safetensors::unknown(&file))
+}
+
+/// Whether a member of that name makes an archive an exported program.
+fn is_program(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(_, rest)| rest.starts_with("models/") && rest.ends_with(".json"))
 }

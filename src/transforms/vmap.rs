@@ -185,7 +185,7 @@ fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<u
 }
 
 /// A result with its mapped dim at `dim`.
-fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+pub(crate) fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let mapped = session.unmap(output);
     let Some(dim) = dim else {
         return match mapped {
