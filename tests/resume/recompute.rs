@@ -74,7 +74,7 @@ fn gradients_of_gradients_are_refused() -> Result<()> {
     x.set_requires_grad(true)?;
     let y = checkpoint(|x| Ok(vec![x[0].pow(3.0)?]), &[&x])?;
     let options = opfuse::autograd::GradOptions { create_graph: true, ..Default::default() };
-    let error = opfuse::autograd::grad(&[&y[0]], &[&x], &[], options).err().expect("it is refused").to_string();
+    let error = opfuse::autograd::grad(&[&y[0]], &[&x], &[], options).expect_err("it is refused").to_string();
     assert!(error.contains("checkpoint"), "{error}");
     Ok(())
 }

@@ -64,7 +64,7 @@ fn damaged_and_other_checkpoints_are_refused_and_change_nothing() -> Result<()> 
     let with = |name: &str| Checkpoint::new(&scratch.0).with(name, &model);
     assert!(!with("model").resume()?, "there is no file");
     with("model").with("optimizer", &optimizer).save()?;
-    let error = with("net").resume().err().expect("names differ").to_string();
+    let error = with("net").resume().expect_err("names differ").to_string();
     assert!(error.contains("missing: net.0.bias") && error.contains("unexpected: model.0.bias"), "{error}");
     let before = model.parameters()[0].to_vec::<f32>()?;
     let bytes = std::fs::read(&scratch.0).expect("it was written");

@@ -93,7 +93,7 @@ fn errors_and_panics_are_those_of_their_batch() -> Result<()> {
         let loader = Loader::new(bad).batch(2).workers(workers);
         let batches: Vec<Result<(Tensor, u64)>> = loader.epoch()?.collect();
         assert_eq!(batches.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, true]);
-        let text = |at: usize| batches[at].as_ref().err().expect("it failed").to_string();
+        let text = |at: usize| batches[at].as_ref().expect_err("it failed").to_string();
         assert!(text(1).contains("sample 2 is missing"), "{}", text(1));
         assert!(text(2).contains("panicked") && text(2).contains("sample 5 is broken"), "{}", text(2));
         // An epoch that is dropped half-way ends its threads.

@@ -89,7 +89,7 @@ fn conversions_and_copies_keep_ties_and_gradients() -> Result<()> {
     assert_eq!((copy.embed.dtype(), copy.table[0].dtype()), (DType::F64, DType::I64));
     assert_eq!(original.embed.dtype(), DType::F32);
     assert!(copy.mean.as_ref().is_some_and(|mean| !mean.requires_grad()));
-    let error = copy.to(Device::CPU, DType::I64).err().expect("weights are floats");
+    let error = copy.to(Device::CPU, DType::I64).expect_err("weights are floats");
     assert!(error.to_string().contains("not floating"), "{error}");
     copy.embed.detach()?.fill_(3.0)?;
     assert_eq!(original.embed.to_vec::<f32>()?, [1.0; 6]);
@@ -107,7 +107,7 @@ fn a_state_that_does_not_fit_is_refused_as_a_whole() -> Result<()> {
     state.remove("layers.0.bias");
     state.insert("extra".to_owned(), Tensor::scalar(1.0f32)?);
     state.insert("head.linear.weight".to_owned(), Tensor::ones(&[3, 1], DType::F32)?);
-    let error = model.load_state_dict(&state).err().expect("it does not fit").to_string();
+    let error = model.load_state_dict(&state).expect_err("it does not fit").to_string();
     assert!(error.contains("2 missing: layers.0.bias, mean"), "{error}");
     assert!(error.contains("1 unexpected: extra"), "{error}");
     assert!(error.contains("head.linear.weight is [3, 1] instead of [1, 3]"), "{error}");

@@ -168,7 +168,7 @@ fn a_cache_of_keys_and_values_gives_what_attention_to_all_steps_gives() -> Resul
         let one = at(&q)?.attention(&keys, &values, &Attention::default())?;
         crate::recorded::close("a step", &one, &at(&whole)?, 2e-6);
     }
-    let error = cache.append(&k, &v).err().expect("the cache is full");
+    let error = cache.append(&k, &v).expect_err("the cache is full");
     assert!(error.to_string().contains("5 steps"), "{error}");
     assert_eq!(cache.steps(), 5);
     Ok(())

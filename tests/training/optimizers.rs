@@ -195,7 +195,7 @@ fn states_of_other_optimizers_and_bad_parameters_are_refused() -> Result<()> {
     let parameters = leaves(vec![Tensor::zeros(&[2], DType::F32)?])?;
     let adam = Optimizer::new(Adam::default(), parameters.clone())?;
     let sgd = Optimizer::new(Sgd { momentum: 0.9, ..Default::default() }, parameters.clone())?;
-    let error = adam.load_state_dict(&sgd.state_dict()).err().expect("other names").to_string();
+    let error = adam.load_state_dict(&sgd.state_dict()).expect_err("other names").to_string();
     assert!(error.contains("2 missing: 0.0.exp_avg, 0.0.exp_avg_sq"), "{error}");
     assert!(error.contains("1 unexpected: 0.0.momentum_buffer"), "{error}");
     let twice = [&parameters[..], &parameters].concat();
