@@ -13,12 +13,15 @@ DEVICE void copy(const W& w) {
     Lines<2, DIMS> lines(w, item());
     store_one<To>(lines.at[1], load_one<From>(lines.at[0]));
 }
-// The accumulated elements, rounded once.
+// The accumulated elements, rounded once. What was not written keeps its bits, also those of a NaN. Arrays are the
+// accumulated elements, those before, result.
 template <class D, int DIMS, class W>
 DEVICE void settle(const W& w) {
     if (item() >= w.at[0]) return;
-    Lines<2, DIMS> lines(w, item());
-    store_one<D>(lines.at[1], Settled<D>::of(load_one<typename Collected<D>::Type>(lines.at[0])));
+    Lines<3, DIMS> lines(w, item());
+    const float collected = load_one<typename Collected<D>::Type>(lines.at[0]), before = load_one<D>(lines.at[1]);
+    const bool is_kept = bits_of(collected) == bits_of(before);
+    store_one<D>(lines.at[2], is_kept ? before : Settled<D>::of(collected));
 }
 struct Overwriting { template <class T> DEVICE T of(T, T x) { return x; } };
 template <class T> DEVICE T canonical(T x) { return x; }

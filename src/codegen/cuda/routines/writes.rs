@@ -67,7 +67,8 @@ impl RoutinePlan {
         }
         if collects {
             let settle = format!("settle<{}, {}>", name(dtype), all.n_dims());
-            self.add(settle, &all, all.argument(&[(Of::Scratch, target), (Of::Result, result)], 0, &[]))?;
+            let arrays = [(Of::Scratch, target), (Of::Operand(0), operands[0]), (Of::Result, result)];
+            self.add(settle, &all, all.argument(&arrays, 0, &[]))?;
         }
         Ok(())
     }
