@@ -1,7 +1,7 @@
 //! Products and parts of matrices and vectors that are compositions: Kronecker and cross products, traces, triangles,
 //! distances of points.
 
-use crate::device::Device;
+use crate::device::{Device, roomy};
 use crate::dispatch::library::Library;
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
@@ -251,6 +251,31 @@ impl Triangle {
         }
     }
 
+    /// The rows that have elements in it, if there are columns.
+    fn rows(self, rows: usize, columns: usize, offset: i64) -> std::ops::Range<usize> {
+        let bound = |number: i64| number.clamp(0, int(rows)) as usize;
+        match self {
+            Triangle::Lower => bound(offset.saturating_neg())..rows,
+            Triangle::Upper => 0..bound(int(columns).saturating_sub(offset)),
+        }
+    }
+
+    /// How many elements it has. The sizes fit [`checked_numel`], so nothing overflows.
+    fn count(self, rows: usize, columns: usize, offset: i64) -> usize {
+        let (rows, columns) = (rows as i128, columns as i128);
+        // The sum of `row + first` over all rows, with summands from 0 to `columns`.
+        let area = |first: i128| {
+            let growing = (-first).clamp(0, rows);
+            let full = (columns - first).clamp(growing, rows);
+            (growing + full - 1 + 2 * first) * (full - growing) / 2 + (rows - full) * columns
+        };
+        let count = match self {
+            Triangle::Lower => area(i128::from(offset) + 1),
+            Triangle::Upper => rows * columns - area(offset.into()),
+        };
+        count as usize
+    }
+
     fn indices(self, rows: i64, columns: i64, offset: i64, dtype: DType, device: Device) -> Result<Tensor> {
         let op = self.op();
         let size = |number: i64| {
@@ -262,9 +287,15 @@ impl Triangle {
             return Err(Error::unsupported(op, dtype, "i64 or i32", "indices are whole numbers"));
         }
         checked_numel(op, &[2, rows, columns], dtype.size())?;
-        let all = || (0..rows).flat_map(|row| self.columns(row, columns, offset).map(move |column| (row, column)));
-        let numbers: Vec<i64> =
-            all().map(|(row, _)| row as i64).chain(all().map(|(_, column)| column as i64)).collect();
-        Tensor::from_slice(&numbers, &[2, numbers.len() / 2])?.to_dtype(dtype)?.to_device(device)
+        let count = self.count(rows, columns, offset);
+        let mut numbers: Vec<i64> = roomy(2 * count)?;
+        if count > 0 {
+            let of_row = |row| self.columns(row, columns, offset).map(move |column| (row, column));
+            let all = || self.rows(rows, columns, offset).flat_map(of_row);
+            numbers.extend(all().map(|(row, _)| int(row)));
+            numbers.extend(all().map(|(_, column)| int(column)));
+        }
+        // A trace keeps the numbers, and each call of its program returns a tensor of its own.
+        Tensor::from_slice(&numbers, &[2, count])?.copy()?.to_dtype(dtype)?.to_device(device)
     }
 }

@@ -310,3 +310,13 @@ fn writes_by_index_keep_the_payloads_of_places_that_they_do_not_touch() -> Resul
     }
     Ok(())
 }
+
+#[test]
+fn constants_that_operators_make_belong_to_one_call() {
+    check_all(&[Twins::new("indices of triangles", |x, _| {
+        let lower = Tensor::tril_indices(3, 3, 0)?;
+        let upper = Tensor::triu_indices(2, 3, 1)?;
+        upper.add_(lower.i((.., 0..3))?)?;
+        Ok(vec![lower, upper, x[0].exp()?])
+    })]);
+}
