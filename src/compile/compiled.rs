@@ -37,7 +37,7 @@ use std::time::Instant;
 /// A compiled function. Made by [`compile`]. Threads can share it.
 pub struct Compiled<F, A> {
     function: F,
-    options: CompileOptions,
+    pub(super) options: CompileOptions,
     cells: Mutex<Cells>,
     /// The compiled segments of deferred calls.
     segments: Arc<Segments>,
@@ -157,51 +157,6 @@ impl<A, F: Function<A>> Compiled<F, A> {
         Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, type_name::<F>()) }
     }
 
-    /// Captures the function for inputs of these types, unless that was done, so that the first call with such inputs
-    /// is as fast as the next. Only dtypes and sizes count: nothing is computed and nothing written, and tensors on
-    /// [`Device::META`](crate::device::Device) stand for tensors on the CPU.
-    ///
-    /// ```
-    /// # fn main() -> opfuse::Result<()> {
-    /// use opfuse::{DType, Tensor, compile};
-    /// let f = compile(|x: &Tensor| x.exp()?.sum_all());
-    /// f.prepare(&Tensor::zeros(&[8, 4], DType::F32)?)?;
-    /// assert_eq!(f.counts().captures, 1);
-    /// f.call(&Tensor::ones(&[8, 4], DType::F32)?)?;
-    /// assert_eq!(f.counts().captures, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// If the function fails on inputs of these types, or if there is no memory. A function that has to run eagerly or
-    /// in segments is no error.
-    pub fn prepare(&self, inputs: impl Inputs<A>) -> Result<()> {
-        let _numerics = self.options.numerics.map(numerics);
-        let Flat { tensors, words } = inputs.into_parts()?;
-        let real = |tensor: &Tensor| match tensor.device().kind {
-            DeviceKind::Meta => Tensor::zeros(tensor.sizes(), tensor.dtype()),
-            _ => Ok(tensor.clone()),
-        };
-        let inputs = Flat { tensors: tensors.iter().map(real).collect::<Result<_>>()?, words };
-        let stance = stance_here().unwrap_or(self.options.stance);
-        if stance == Stance::Deferred || self.bypass(inputs.tensors.iter(), stance).is_some() {
-            return Ok(());
-        }
-        let Found::Cell(cell) = self.count(|cells| cells.find(&inputs, false)) else { return Ok(()) };
-        if cell.entry().is_some() {
-            return Ok(());
-        }
-        let Some(building) = cell.build() else { return Ok(()) };
-        let entry = self.capture_again(&inputs, &flows(&inputs), GradientsBefore::default())?;
-        let refused = match cell.put(entry) {
-            Entry::Refused(error) => Err(error.clone()),
-            Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) => Ok(()),
-        };
-        drop(building);
-        refused
-    }
-
     /// A call whose program belongs in `cell`.
     fn call_at(&self, cell: &Arc<Cell>, inputs: &Flat) -> Result<F::Output> {
         if let Some(entry) = cell.entry() {
@@ -272,7 +227,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     }
 
     /// Why this call bypasses the cache and runs eagerly, if it does.
-    fn bypass<'a>(&self, mut inputs: impl Iterator<Item = &'a Tensor>, stance: Stance) -> Option<Reason> {
+    pub(super) fn bypass<'a>(&self, mut inputs: impl Iterator<Item = &'a Tensor>, stance: Stance) -> Option<Reason> {
         let no_data =
             |input: &Tensor| !matches!(input.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) || !input.has_data();
         Some(match () {
@@ -346,7 +301,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     ///
     /// # Errors
     /// Same as [`Compiled::entry`].
-    fn capture_again(&self, inputs: &Flat, flowed: &[bool], before: GradientsBefore) -> Result<Entry> {
+    pub(super) fn capture_again(&self, inputs: &Flat, flowed: &[bool], before: GradientsBefore) -> Result<Entry> {
         if let Some(input) = flows(inputs).iter().zip(flowed).position(|(now, before)| now != before) {
             let tensor = format!("input {input}").into();
             return self.entry(Err(NotCaptured::RequiresGradChanged { tensor }.into()), inputs);
@@ -521,7 +476,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         self.segments.explain()
     }
 
-    fn count<R>(&self, change: impl FnOnce(&mut Cells) -> R) -> R {
+    pub(super) fn count<R>(&self, change: impl FnOnce(&mut Cells) -> R) -> R {
         change(&mut self.cells.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -570,7 +525,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
 }
 
 /// Whether each input requires gradients.
-fn flows(inputs: &Flat) -> SmallVec<[bool; 4]> {
+pub(super) fn flows(inputs: &Flat) -> SmallVec<[bool; 4]> {
     inputs.tensors.iter().map(Tensor::requires_grad).collect()
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod output_form;
 mod panics;
 pub(crate) mod passes_page;
 pub(crate) mod pipeline;
+mod prepare;
 mod program;
 mod segments;
 mod separation;
