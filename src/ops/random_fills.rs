@@ -1,4 +1,4 @@
-//! Random writes: `uniform_`, `normal_`, `bernoulli_`, `random_`.
+//! Random writes: `uniform_`, `normal_`, `exponential_`, `bernoulli_`, `random_`.
 //!
 //! Each draws like the factories of `random.rs`, in the target's memory order, and then calls `copy_`. So versions,
 //! views, traces and errors are those of any other write.
@@ -20,6 +20,7 @@ macro_rules! write {
 static UNIFORM: Composite = Composite::new(write!("uniform_(Tensor(a!) self, float from=0, float to=1"));
 static NORMAL: Composite = Composite::new(write!("normal_(Tensor(a!) self, float mean=0, float std=1"));
 static BERNOULLI: Composite = Composite::new(write!("bernoulli_.float(Tensor(a!) self, float p=0.5"));
+static EXPONENTIAL: Composite = Composite::new(write!("exponential_(Tensor(a!) self, float lambd=1"));
 static RANDOM: Composite = Composite::new(write!("random_.from(Tensor(a!) self, int from, int? to"));
 
 impl Tensor {
@@ -37,6 +38,14 @@ impl Tensor {
     /// If the dtype is not floating, if `std` is negative, or if [`Tensor::copy_`] fails.
     pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
         NORMAL.call::<_, Tensor>((self, mean, std, None::<&Generator>)).map(|_| ())
+    }
+
+    /// Fills the tensor with random numbers of the exponential distribution, whose mean is `1 / rate`.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, if `rate` is not positive, or if [`Tensor::copy_`] fails.
+    pub fn exponential_(&self, rate: f64) -> Result<()> {
+        EXPONENTIAL.call::<_, Tensor>((self, rate, None::<&Generator>)).map(|_| ())
     }
 
     /// Fills the tensor with random ones (with probability `p`) and zeros. The dtype can be any.
@@ -71,12 +80,9 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             write!("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
             |x: &Tensor, p: &Tensor, generator: Option<&Generator>| bernoulli_of(x, p, generator).map(|()| x.clone()),
         )?
-        .def_kernel(
-            write!("exponential_(Tensor(a!) self, float lambd=1"),
-            |x: &Tensor, rate: f64, generator: Option<&Generator>| {
-                x.copy_(&exponential(x, rate, generator)?).map(|()| x.clone())
-            },
-        )?
+        .composite(&EXPONENTIAL, |x: &Tensor, rate: f64, generator: Option<&Generator>| {
+            x.copy_(&exponential(x, rate, generator)?).map(|()| x.clone())
+        })?
         .def_kernel("exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor", exponential)?
         .def_kernel(
             "uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor",

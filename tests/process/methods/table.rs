@@ -380,6 +380,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "bernoulli" => w(x()).bernoulli();
     "bernoulli" => Generator::new(Device::CPU).bernoulli(&w(x()));
     "uniform_" => w(x()).uniform_(0.0, 1.0);
+    "exponential_" => w(x()).exponential_(1.0);
     "normal_" => w(x()).normal_(0.0, 1.0);
     "bernoulli_" => w(x()).bernoulli_(0.5);
     "random_" => w(x()).random_(0, 2);
