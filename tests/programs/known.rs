@@ -5,6 +5,8 @@
 
 use super::compare::Difference;
 use super::program::Case;
+use super::shrink::collect;
+use std::collections::BTreeSet;
 
 /// Whether outcomes of a call differ as documented.
 pub(crate) fn is_documented(eager: &str, compiled: &str) -> bool {
@@ -31,14 +33,31 @@ pub(crate) const KNOWN: &[Known] = &[
         matches: |_, found| found.kind == "strides" && found.place.starts_with("gradient of "),
     },
     Known {
-        name: "a view of a number that was computed in inference mode",
-        matches: |_, found| found.kind == "inference" && found.eager == "true",
+        name: "whether a view is an inference tensor: of a number, or made in a nested mode",
+        matches: |_, found| found.kind == "inference",
     },
     Known {
         name: "a captured tensor with overlapping elements, which an input is, too, and which is copied into itself",
         matches: |_, found| found.eager.ends_with(" results") && found.compiled.contains("a single memory location"),
     },
+    Known {
+        name: "a hook of a captured tensor that is returned, where the function itself runs a backward pass through it",
+        matches: |case, found| case.settings.hooks && found.kind == "bits" && has(case, &["Backward", "Grad"]),
+    },
+    Known {
+        name: "requires_grad that the function sets",
+        matches: |case, found| {
+            has(case, &["RequireGrad"]) && (found.place.contains("gradient") || found.kind == "outcome")
+        },
+    },
 ];
+
+/// Whether a program has one of these statements.
+fn has(case: &Case, statements: &[&str]) -> bool {
+    let mut names = BTreeSet::new();
+    collect(&case.body, &mut names);
+    statements.iter().any(|statement| names.contains(*statement))
+}
 
 /// The open class of a failure.
 pub(crate) fn known(case: &Case, found: &Difference) -> Option<&'static str> {

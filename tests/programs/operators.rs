@@ -51,7 +51,7 @@ pub(crate) fn operators() -> &'static [Operator] {
 
 /// Whether a call draws random numbers.
 pub(crate) fn draws(name: &str) -> bool {
-    ["rand", "bernoulli", "dropout", "uniform", "normal_", "multinomial", "exponential", "attention"]
+    ["rand", "bernoulli", "dropout", "uniform", "normal_", "multinomial", "exponential", "rrelu", "attention"]
         .iter()
         .any(|part| name.contains(part))
         && !name.contains("batch_norm")
