@@ -66,7 +66,6 @@ fn arrays_by_value_are_adopted_and_given_back() -> Result<()> {
     assert_eq!((x.t()?.as_slice::<f32>()?.as_ptr(), x.i((1, 2))?.item::<f32>()?), (start, 6.0));
 
     let array = Array2::from_shape_fn((3, 4), |(row, column)| (4 * row + column) as i32);
-    let start = array.as_ptr();
     let part = Tensor::try_from(array.slice_move(s![1.., 1..;2]))?;
     check(Ok(part.clone()), &[2, 2], &[5, 7, 9, 11]);
     assert_eq!(part.storage_offset(), 5);
@@ -83,6 +82,5 @@ fn arrays_by_value_are_adopted_and_given_back() -> Result<()> {
     let start_of_last = array.as_ptr();
     let back = ArrayD::<f64>::try_from(Tensor::try_from(array)?)?;
     assert_eq!((back.as_ptr(), back.shape()), (start_of_last, &[2, 3][..]));
-    assert_ne!(start.cast::<u8>(), back.as_ptr().cast());
     Ok(())
 }
