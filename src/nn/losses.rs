@@ -1,4 +1,4 @@
-//! Losses that are no methods of [`Tensor`](crate::Tensor), because they take several inputs or are rarer: ranking,
+//! Losses that are no methods of [`Tensor`], because they take several inputs or are rarer: ranking,
 //! likelihoods, CTC.
 //!
 //! Formulas are PyTorch's. Each consists of operators, whose gradients it has.

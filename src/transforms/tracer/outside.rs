@@ -190,8 +190,8 @@ pub(crate) fn on_wanted(tensor: &Tensor) {
     }
 }
 
-/// Called for a leaf that a backward pass for other tensors reaches. If it stands for an input with a history, gradients
-/// would flow on through it.
+/// Called for a leaf that a backward pass for other tensors reaches. If it stands for an input with a history,
+/// gradients would flow on through it.
 pub(crate) fn on_reached(leaf: &Tensor) {
     if is_tracing()
         && with_recording(|recording| recording.given(leaf)).flatten().is_some()
