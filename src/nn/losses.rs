@@ -1,10 +1,13 @@
 //! Losses that are no methods of [`Tensor`], because they take several inputs or are rarer: ranking,
 //! likelihoods, CTC.
 //!
-//! Formulas are PyTorch's. Each consists of operators, whose gradients it has.
+//! Formulas are PyTorch's. Most are operators; the others consist of operators, whose gradients they have.
 
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
+use crate::ops::margin_losses::{
+    COSINE_EMBEDDING, HINGE_EMBEDDING, MARGIN_RANKING, MULTI_MARGIN, POISSON_NLL, SOFT_MARGIN, TRIPLET_MARGIN,
+};
 use crate::ops::nn::Reduction;
 use crate::ops::{cat, stack};
 use crate::tensor::Tensor;
@@ -29,13 +32,7 @@ pub fn cosine_embedding_loss(
     margin: f64,
     reduction: Reduction,
 ) -> Result<Tensor> {
-    // The small number that is added to the squared lengths is PyTorch's.
-    let length = |x: &Tensor| x.square()?.sum([-1], false)?.add(1e-12);
-    let cosine = a.mul(b)?.sum([-1], false)?.div(length(a)?.mul(length(b)?)?.sqrt()?)?;
-    let (near, far) = (cosine.neg()?.add(1.0)?, cosine.sub(margin)?.clamp_min(0.0)?);
-    let zeros = cosine.zeros_like()?;
-    let loss = target.eq(1)?.where_(&near, target.eq(-1)?.where_(&far, &zeros)?)?;
-    reduced(loss, reduction)
+    COSINE_EMBEDDING.call((a, b, target, margin, reduction.number()))
 }
 
 /// `max(-target (a - b) + margin, 0)`: the target is 1 where `a` should be larger, and -1 where `b` should.
@@ -49,7 +46,7 @@ pub fn margin_ranking_loss(
     margin: f64,
     reduction: Reduction,
 ) -> Result<Tensor> {
-    reduced(target.neg()?.mul(a.sub(b)?)?.add(margin)?.clamp_min(0.0)?, reduction)
+    MARGIN_RANKING.call((a, b, target, margin, reduction.number()))
 }
 
 /// `x` where the target is 1, and `max(margin - x, 0)` where it is -1.
@@ -57,10 +54,7 @@ pub fn margin_ranking_loss(
 /// # Errors
 /// If sizes do not broadcast.
 pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
-    let zeros = x.zeros_like()?;
-    let far = x.neg()?.add(margin)?.clamp_min(0.0)?;
-    let loss = target.eq(1)?.where_(x, &zeros)?.add(target.eq(-1)?.where_(&far, &zeros)?)?;
-    reduced(loss, reduction)
+    HINGE_EMBEDDING.call((x, target, margin, reduction.number()))
 }
 
 /// `log(1 + exp(-target x))`: targets are 1 and -1.
@@ -68,7 +62,7 @@ pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction:
 /// # Errors
 /// If sizes do not broadcast.
 pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    reduced(target.neg()?.mul(x)?.exp()?.log1p()?, reduction)
+    SOFT_MARGIN.call((x, target, reduction.number()))
 }
 
 /// `max(d(anchor, positive) - d(anchor, negative) + margin, 0)`, where `d` is the `p`-norm of the difference along the
@@ -85,9 +79,7 @@ pub fn triplet_margin_loss(
     reduction: Reduction,
 ) -> Result<Tensor> {
     // The small number that is added to differences is PyTorch's.
-    let distance = |other: &Tensor| anchor.sub(other)?.add(1e-6)?.norm(p, [-1], false);
-    let loss = distance(positive)?.sub(distance(negative)?)?.add(margin)?.clamp_min(0.0)?;
-    reduced(loss, reduction)
+    TRIPLET_MARGIN.call((anchor, positive, negative, margin, p, 1e-6, false, reduction.number()))
 }
 
 /// Multi-class margin loss of scores `(N, C)` and classes `(N,)`: the mean over all other classes of `max(margin -
@@ -100,10 +92,8 @@ pub fn multi_margin_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Re
         let what = format!("scores have sizes {:?}, classes {:?}", x.sizes(), target.sizes());
         return Err(Error::shape("multi_margin_loss", what, "they are (N, C) and (N,)"));
     }
-    let target = target.to_dtype(DType::I64)?.unsqueeze(1)?;
-    let own = x.gather(1, &target)?;
-    let over = x.sub(&own)?.add(margin)?.clamp_min(0.0)?.scatter_value(1, &target, 0.0)?;
-    reduced(over.sum([1], false)?.div(x.sizes()[1] as f64)?, reduction)
+    let target = target.to_dtype(DType::I64)?;
+    MULTI_MARGIN.call((x, &target, Scalar::Int(1), Scalar::Float(margin), None::<&Tensor>, reduction.number()))
 }
 
 /// `(log(v) + (x - target)² / v) / 2`, where `v` is the variance, or `eps` if that is larger. If it is `full`, half of
@@ -143,14 +133,7 @@ pub fn poisson_nll_loss(
     eps: f64,
     reduction: Reduction,
 ) -> Result<Tensor> {
-    let loss = if log_input { x.exp()?.sub(target.mul(x)?)? } else { x.sub(target.mul(x.add(eps)?.log()?)?)? };
-    if !full {
-        return reduced(loss, reduction);
-    }
-    let logarithm = target.log()?;
-    let stirling = target.mul(&logarithm)?.sub(target)?.add(target.mul(std::f64::consts::TAU)?.log()?.mul(0.5)?)?;
-    let zeros = stirling.zeros_like()?;
-    reduced(loss.add(target.gt(1)?.where_(&stirling, &zeros)?)?, reduction)
+    POISSON_NLL.call((x, target, log_input, full, eps, reduction.number()))
 }
 
 /// What stands for the logarithm of 0 where sums must stay finite.

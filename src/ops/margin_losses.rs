@@ -1,56 +1,58 @@
 //! Losses of margins, pairs and triplets, and of Poisson rates.
 //!
-//! They follow PyTorch's formulas, in f32 or wider, and are rounded once. Gradients come from the parts.
+//! They follow PyTorch's formulas, in f32 or wider, and are rounded once. Gradients come from the parts. `nn::losses`
+//! has the functions that call them.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::factories::range_on;
 use crate::ops::losses::Reduction;
 use crate::tensor::handle::Tensor;
 
+pub(crate) static HINGE_EMBEDDING: Composite =
+    Composite::new("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor");
+pub(crate) static MARGIN_RANKING: Composite = Composite::new(
+    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
+);
+pub(crate) static COSINE_EMBEDDING: Composite = Composite::new(
+    "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> \
+     Tensor",
+);
+pub(crate) static TRIPLET_MARGIN: Composite = Composite::new(
+    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
+     eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
+);
+pub(crate) static SOFT_MARGIN: Composite =
+    Composite::new("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor");
+pub(crate) static MULTI_MARGIN: Composite = Composite::new(
+    "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int \
+     reduction=Mean) -> Tensor",
+);
+pub(crate) static POISSON_NLL: Composite = Composite::new(
+    "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
+);
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
-            hinge_embedding_loss,
-        )?
-        .def_kernel(
-            "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
-             -> Tensor",
-            margin_ranking_loss,
-        )?
-        .def_kernel(
-            "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
-             -> Tensor",
-            cosine_embedding_loss,
-        )?
-        .def_kernel(
-            "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
-             eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
-            triplet_margin_loss,
-        )?
-        .def_kernel(
-            "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-            |x: &Tensor, target: &Tensor, reduction: i64| {
-                let op = "soft_margin_loss";
-                let [x, target] = operands(op, [x, target])?;
-                reduced(op, &target.neg()?.mul(&x)?.exp()?.log1p()?, reduction)
+        .composite(&HINGE_EMBEDDING, hinge_embedding_loss)?
+        .composite(&MARGIN_RANKING, margin_ranking_loss)?
+        .composite(&COSINE_EMBEDDING, cosine_embedding_loss)?
+        .composite(&TRIPLET_MARGIN, triplet_margin_loss)?
+        .composite(&SOFT_MARGIN, |x: &Tensor, target: &Tensor, reduction: i64| {
+            let op = "soft_margin_loss";
+            let [x] = operands(op, [x])?;
+            reduced(op, &widened(target)?.neg()?.mul(&x)?.exp()?.log1p()?, reduction)
+        })?
+        .composite(
+            &MULTI_MARGIN,
+            |x: &Tensor, target: &Tensor, p: Scalar, margin: Scalar, weight: Option<&Tensor>, reduction: i64| {
+                multi_margin_loss(x, target, p.as_f64(), margin.as_f64(), weight, reduction)
             },
         )?
-        .def_kernel(
-            "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int \
-             reduction=Mean) -> Tensor",
-            |x: &Tensor, target: &Tensor, p: crate::ir::Scalar, m: crate::ir::Scalar, w: Option<&Tensor>, r: i64| {
-                multi_margin_loss(x, target, p.as_f64(), m.as_f64(), w, r)
-            },
-        )?
-        .def_kernel(
-            "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> \
-             Tensor",
-            poisson_nll_loss,
-        )?;
+        .composite(&POISSON_NLL, poisson_nll_loss)?;
     Ok(())
 }
 
@@ -169,7 +171,7 @@ fn poisson_nll_loss(
 ) -> Result<Tensor> {
     let op = "poisson_nll_loss";
     let dtype = input.dtype();
-    let [input, target] = operands(op, [input, target])?;
+    let ([input], target) = (operands(op, [input])?, widened(target)?);
     let mut loss = match log_input {
         true => input.exp()?.sub(&target.mul(&input)?)?,
         false => input.sub(&target.mul(&input.add(eps)?.log()?)?)?,
