@@ -5,8 +5,8 @@ use super::module::{Forward, Module};
 use crate::autograd::no_grad;
 use crate::dispatch::Dispatcher;
 use crate::error::{Error, Result};
-use crate::ir::DType;
 use crate::ops::embedding;
+use crate::ops::embedding_bag::{Bags, EMBEDDING_BAG};
 use crate::tensor::Tensor;
 
 /// Rows of a table by number. As in PyTorch, the table starts normal.
@@ -91,25 +91,14 @@ impl EmbeddingBag {
             let what = format!("ids have sizes {:?}, offsets {:?}", ids.sizes(), offsets.sizes());
             return Err(Error::shape("embedding_bag", what, "both have one dim here"));
         }
-        let (n, bags) = (ids.numel(), offsets.numel());
-        // The bag of each id: how many offsets are at or before it, less one.
-        let at = Tensor::arange(0, n as i64, 1)?.to_device(ids.device())?.unsqueeze(1)?;
-        let bag = offsets.to_dtype(DType::I64)?.unsqueeze(0)?.le(&at)?.to_dtype(DType::I64)?.sum([1], false)?.sub(1)?;
-        let rows = embedding(&self.weight, ids)?;
-        let zeros = Tensor::zeros(&[bags, rows.sizes()[1]], rows.dtype())?.to_device(rows.device())?;
-        match self.mode {
-            BagMode::Sum => zeros.index_add(0, &bag, &rows),
-            BagMode::Mean => {
-                let ones = Tensor::ones(&[n, 1], rows.dtype())?.to_device(rows.device())?;
-                let counts = zeros.narrow(1, 0, 1)?.index_add(0, &bag, &ones)?.clamp_min(1)?;
-                zeros.index_add(0, &bag, &rows)?.div(&counts)
-            }
-            BagMode::Max => {
-                let index = bag.unsqueeze(1)?.expand_as(&rows)?;
-                let reduce = Dispatcher::global().find_schema("aten::scatter_reduce", "two")?;
-                reduce.call((&zeros, 0i64, &index, &rows, "amax", false))
-            }
-        }
+        let mode = match self.mode {
+            BagMode::Sum => 0i64,
+            BagMode::Mean => 1,
+            BagMode::Max => 2,
+        };
+        let bags: Bags =
+            EMBEDDING_BAG.call((&self.weight, ids, offsets, false, mode, false, None::<&Tensor>, false))?;
+        Ok(bags.0)
     }
 }
 

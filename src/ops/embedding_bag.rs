@@ -7,19 +7,23 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::ops::indexing::embedding;
 use crate::tensor::handle::Tensor;
 
 /// The rows of a call, and what became of them.
-type Bags = (Tensor, Tensor, Tensor, Tensor);
+pub(crate) type Bags = (Tensor, Tensor, Tensor, Tensor);
+
+pub(crate) static EMBEDDING_BAG: Composite = Composite::new(
+    "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool \
+     sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
+);
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, \
-             bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, \
-             Tensor, Tensor)",
+        .composite(
+            &EMBEDDING_BAG,
             |w: &Tensor, ids: &Tensor, at: &Tensor, _: bool, mode: i64, _: bool, s: Option<&Tensor>, last: bool| {
                 embedding_bag("embedding_bag", w, [ids, at], mode, s, last, None)
             },
