@@ -91,15 +91,11 @@ pub(crate) fn reached(operands: &[&Tensor], results: &[&Tensor]) -> Result<Vec<V
     let ends = operands.iter().map(|operand| gradient_edge(operand)).collect::<Result<Vec<_>>>()?;
     let from = |result: &&Tensor| {
         let mut found = vec![false; operands.len()];
-        let mut seen = HashSet::new();
-        let mut waiting: Vec<Edge> = gradient_edge(result)?.into_iter().collect();
-        while let Some(edge) = waiting.pop() {
-            if let Some(at) = ends.iter().position(|end| end.as_ref().is_some_and(|end| end.is_same(&edge))) {
-                found[at] = true;
-            } else if seen.insert(Arc::as_ptr(&edge.node).addr()) {
-                waiting.extend(edge.node.next.iter().flatten().cloned());
-            }
-        }
+        let edge = gradient_edge(result)?;
+        follow(edge, |edge| {
+            let at = ends.iter().position(|end| end.as_ref().is_some_and(|end| end.is_same(edge)));
+            at.inspect(|&at| found[at] = true).is_some()
+        });
         Ok(found)
     };
     results.iter().map(from).collect()
@@ -107,17 +103,23 @@ pub(crate) fn reached(operands: &[&Tensor], results: &[&Tensor]) -> Result<Vec<V
 
 /// Whether a gradient that starts at an edge reaches a leaf.
 pub(crate) fn leads_to(edge: &Edge, leaf: &Tensor) -> bool {
+    let mut is_reached = false;
+    follow(Some(edge.clone()), |edge| {
+        is_reached |= edge.leaf().is_some_and(|other| other.is_handle_of(leaf));
+        is_reached
+    });
+    is_reached
+}
+
+/// Follows a gradient from an edge, and asks of each edge whether it ends there.
+fn follow(from: Option<Edge>, mut ends: impl FnMut(&Edge) -> bool) {
     let mut seen = HashSet::new();
-    let mut waiting = vec![edge.clone()];
+    let mut waiting: Vec<Edge> = from.into_iter().collect();
     while let Some(edge) = waiting.pop() {
-        if edge.leaf().is_some_and(|other| other.is_handle_of(leaf)) {
-            return true;
-        }
-        if seen.insert(Arc::as_ptr(&edge.node).addr()) {
+        if !ends(&edge) && seen.insert(Arc::as_ptr(&edge.node).addr()) {
             waiting.extend(edge.node.next.iter().flatten().cloned());
         }
     }
-    false
 }
 
 impl Tape {
