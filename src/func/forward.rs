@@ -5,7 +5,7 @@
 
 use crate::autograd::{GradOptions, enable_grad};
 use crate::error::{Error, Result};
-use crate::func::reverse::{First, Recorded, Session, finished, gradients};
+use crate::func::reverse::{First, Recorded, Session, finished, gradients, structure};
 use crate::tensor::structure::{Flat, Tensors};
 use crate::tensor::{Tensor, TensorStruct};
 use crate::transforms::{Function, Inputs};
@@ -51,12 +51,6 @@ pub fn linearize<A: First, F: Function<A>>(
     let transposed = Transposed::of::<A, F>(&function, &inputs)?;
     let value = structure(&transposed.output, finished(transposed.output.tensors.clone(), session.is_recorded)?)?;
     Ok((value, Linear { transposed, is_recorded: session.is_recorded, types: PhantomData }))
-}
-
-fn structure<R: TensorStruct>(like: &Flat, tensors: Tensors) -> Result<R> {
-    Flat { tensors, words: like.words.clone() }
-        .tree_unflatten()
-        .ok_or_else(|| Error::Internal { message: "a result has as many tensors as it had".into() })
 }
 
 /// The gradients of a call as a recorded linear function of those of its result.

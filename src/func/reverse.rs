@@ -81,6 +81,13 @@ pub(super) fn finished(tensors: impl IntoIterator<Item = Tensor>, is_recorded: b
     tensors.into_iter().map(|tensor| if is_recorded { Ok(tensor) } else { tensor.detach() }).collect()
 }
 
+/// A structure like `like`, of these tensors.
+pub(super) fn structure<R: TensorStruct>(like: &Flat, tensors: Tensors) -> Result<R> {
+    Flat { tensors, words: like.words.clone() }
+        .tree_unflatten()
+        .ok_or_else(|| Error::Internal { message: "a structure has as many tensors as it had".into() })
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
@@ -124,9 +131,7 @@ impl<R> Recorded<R> {
 
     /// The structure of the first argument with other tensors.
     pub(super) fn first<T: TensorStruct>(&self, tensors: Tensors) -> Result<T> {
-        let flat = Flat { tensors, words: self.words.words.clone() };
-        flat.tree_unflatten()
-            .ok_or_else(|| Error::Internal { message: "an argument has as many tensors as it had".into() })
+        structure(&self.words, tensors)
     }
 }
 
@@ -222,11 +227,8 @@ impl<A: First, F: Function<A>> Function<A> for ValueAndGrad<F, A> {
         let recorded = Recorded::of::<A, F>(&self.function, inputs)?;
         let number = number_of("grad", &recorded.output)?;
         let gradients = recorded.gradients(&[number], &[], session.options())?;
-        let value = Flat::of(&recorded.output);
-        let value = Flat { tensors: session.finished(value.tensors)?, words: value.words };
-        let value = value
-            .tree_unflatten()
-            .ok_or_else(|| Error::Internal { message: "a result has as many tensors as it had".into() })?;
+        let output = Flat::of(&recorded.output);
+        let value = structure(&output, session.finished(output.tensors.clone())?)?;
         Ok((value, recorded.first(session.finished(gradients)?)?))
     }
 }
@@ -260,10 +262,7 @@ pub fn vjp<A: First, F: Function<A>>(function: F, inputs: impl Inputs<A>) -> Res
     let session = Session::enter(&inputs);
     let recorded = Recorded::of::<A, F>(&function, &inputs)?;
     let outputs = Flat::of(&recorded.output);
-    let value = Flat { tensors: session.finished(outputs.tensors.clone())?, words: outputs.words };
-    let value = value
-        .tree_unflatten()
-        .ok_or_else(|| Error::Internal { message: "a result has as many tensors as it had".into() })?;
+    let value = structure(&outputs, session.finished(outputs.tensors.clone())?)?;
     let Recorded { leaves, words, .. } = recorded;
     let recorded = Recorded { output: outputs.tensors, leaves, words };
     Ok((value, Pullback { recorded, is_recorded: session.is_recorded, first: PhantomData }))
