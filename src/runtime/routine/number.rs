@@ -4,6 +4,8 @@
 //! by and. A NaN of arithmetic is stored as the canonical one, as everywhere else.
 
 use super::elements::Truth;
+use crate::device::roomy;
+use crate::error::Result;
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
@@ -44,8 +46,11 @@ pub(super) trait Element: AnyBitPattern + Send + Sync {
     fn run(self) -> Self::Running;
     /// The element that stores a number of a scan.
     fn settle(running: Self::Running) -> Self;
-    /// Calls `work` with the elements as numbers, and stores what it leaves in them.
-    fn with_wide<R>(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> R) -> R;
+    /// Calls `work` with the elements as numbers, and stores what it leaves in them, also if it fails.
+    ///
+    /// # Errors
+    /// As `work`, or if there is no memory for the numbers.
+    fn with_wide(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> Result<()>) -> Result<()>;
 }
 
 macro_rules! floats {
@@ -87,7 +92,7 @@ macro_rules! floats {
             fn settle(running: $running) -> $ty {
                 (running as $ty).canonical()
             }
-            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> R) -> R {
+            fn with_wide(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> Result<()>) -> Result<()> {
                 work(elements)
             }
         }
@@ -113,8 +118,9 @@ macro_rules! halves {
             fn settle(running: f32) -> $ty {
                 $ty::narrow(running.canonical())
             }
-            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [f32]) -> R) -> R {
-                let mut wide: Vec<f32> = elements.iter().map(|element| element.widen()).collect();
+            fn with_wide(elements: &mut [$ty], work: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+                let mut wide: Vec<f32> = roomy(elements.len())?;
+                wide.extend(elements.iter().map(|element| element.widen()));
                 let result = work(&mut wide);
                 // What was not written keeps its bits, also those of a NaN.
                 for (element, wide) in elements.iter_mut().zip(wide) {
@@ -147,7 +153,7 @@ macro_rules! itself {
             fn settle(running: $ty) -> $ty {
                 running
             }
-            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> R) -> R {
+            fn with_wide(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> Result<()>) -> Result<()> {
                 work(elements)
             }
         }

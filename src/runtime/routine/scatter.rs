@@ -69,11 +69,9 @@ impl<T: Element> Writes<'_, T> {
         places.check()?;
         // Only touched places are widened for the whole call, and have counts for means.
         let is_mean = matches!(write, Write::Reduce) && reduce == Some(Reducer::Mean);
-        if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
+        let is_direct = matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>());
+        if is_direct || places.count.saturating_mul(FEW) >= to.len() {
             return self.one_by_one(to);
-        }
-        if places.count.saturating_mul(FEW) >= to.len() {
-            return self.in_wide_copy(to);
         }
         let touched = places.touched()?;
         let position = |at| touched.partition_point(|&one| one < at);
@@ -83,25 +81,6 @@ impl<T: Element> Writes<'_, T> {
             Write::Add | Write::Overwrite => places.each(|from, at| add(&mut wide[position(at)], source[from]))?,
         }
         touched.iter().zip(wide).for_each(|(&at, wide)| to[at] = T::narrow(wide));
-        Ok(())
-    }
-
-    /// Writes to shared memory by way of a widened copy of it, of which only touched elements have values.
-    fn in_wide_copy(&self, to: &mut [T]) -> Result<()> {
-        let mut wide = roomy(to.len())?;
-        wide.resize(to.len(), T::Wide::ZERO);
-        let mut touched = roomy(to.len())?;
-        touched.resize(to.len(), false);
-        self.places.each(|_, at| {
-            touched[at] = true;
-            wide[at] = to[at].widen();
-        })?;
-        match self.write {
-            Write::Reduce => self.reduce(&mut wide, |at| at)?,
-            Write::Add | Write::Overwrite => self.places.each_row(Adding { to: &mut wide, source: self.source })?,
-        }
-        let written = to.iter_mut().zip(wide).zip(touched).filter(|(_, touched)| *touched);
-        written.for_each(|((to, wide), _)| *to = T::narrow(wide));
         Ok(())
     }
 
