@@ -55,16 +55,18 @@ mod fusion;
 #[doc(hidden)]
 pub mod internals;
 pub mod ir;
+mod json;
 mod lru;
 pub mod nn;
 mod ops;
 pub mod optim;
+pub mod profile;
 mod runtime;
 mod scope;
 mod tensor;
 mod transforms;
 
-pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
+pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with, profile};
 pub use device::{Device, Generator, manual_seed};
 pub use dispatch::key::default_dtype::{DefaultDTypeGuard, default_dtype, set_default_dtype};
 pub use eager::{NumericsGuard, numerics};
@@ -92,6 +94,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/explain.md")]
 struct ExplainGuide;
+
+/// The examples of the guide to profiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/profiling.md")]
+struct ProfilingGuide;
 
 /// The examples of the page about memory and files.
 #[cfg(doctest)]

@@ -8,9 +8,11 @@
 use crate::autograd::hook;
 use crate::autograd::node::{BackwardCall, Edge, Node, reserve};
 use crate::dispatch::key::grad_mode::set_grad_enabled;
+use crate::dispatch::key::local::is_tracing;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
 use crate::ops::factories::full_on;
+use crate::profile::{self, Kind, Subject};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
 use smallvec::SmallVec;
@@ -134,6 +136,8 @@ pub(super) fn contributions_at(
 
 fn run_for(roots: Vec<(Edge, Tensor)>, wanted: Wanted, options: Options) -> Result<Vec<Vec<Tensor>>> {
     let _mode = set_grad_enabled(options.create_graph);
+    let _span =
+        (profile::is_on() && !is_tracing()).then(|| profile::open(Kind::Backward, (0, 0), || named("backward")));
     let started = reserve(1);
     let resolved = |(edge, gradient): (Edge, Tensor)| Some((edge.resolved(started)?.clone(), gradient));
     let roots: Vec<(Edge, Tensor)> = roots.into_iter().filter_map(resolved).collect();
@@ -289,7 +293,12 @@ impl Task {
             self.arrived.get(&key(&edge.node)).and_then(|slots| slots.get(edge.output)).is_some_and(Option::is_some)
         };
         let call = BackwardCall { node, needs: &needs, has_arrived: &has_arrived };
+        let span = (profile::is_on() && !is_tracing()).then(|| {
+            let name = node.function.name();
+            profile::open(Kind::Node, (profile::key_of(&name), 0), || named(&name))
+        });
         let results = node.function.apply(gradients.into_vec(), &call);
+        drop(span);
         // An abstract trace is no call: what was recorded before it keeps its saved values for the real one.
         let is_call = !observer().is_some_and(|observer| observer.is_abstract_since(node.sequence));
         if !self.options.retain_graph && is_call {
@@ -297,6 +306,11 @@ impl Task {
         }
         results
     }
+}
+
+/// What a profile says of a part of a backward pass.
+fn named(name: &str) -> Subject {
+    Subject { name: name.to_string(), ..Subject::default() }
 }
 
 /// Casts and checks a gradient that the formula of `giver` returned, so that it has the shape and dtype of the value it

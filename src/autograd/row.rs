@@ -131,7 +131,9 @@ fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor], device: Device) -> Resul
 }
 
 fn runs_fused(inputs: &[Tensor]) -> bool {
-    const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
+    // A profile times the graph as a whole.
+    const UNSEEN: KeySet =
+        AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect).add(DispatchKey::PythonTLSSnapshot);
     let keys = inputs.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
     let seen = local_key_sets().apply(keys) - UNSEEN;
     let plain = [DispatchKey::CPU, DispatchKey::CUDA].into_iter().any(|key| seen == KeySet::of(key));

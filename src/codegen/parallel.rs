@@ -111,6 +111,15 @@ impl Cut {
         Cut { whole, pieces: Pieces::Parts(parts), threads, ready: None }
     }
 
+    /// The threads that it would use of these.
+    pub fn threads(&self, available: usize) -> usize {
+        match &self.pieces {
+            Pieces::None => 1,
+            Pieces::Parts(parts) => self.threads.min(parts.len()).min(available),
+            Pieces::Blocks => self.threads.min(available),
+        }
+    }
+
     /// Runs the kernel on every part.
     ///
     /// # Safety

@@ -6,6 +6,7 @@
 
 use super::gradients::Gradient;
 use super::panics::applied;
+use super::profiled;
 use super::program::Joint;
 use crate::autograd::{Tape, contributions, reached};
 use crate::device::Device;
@@ -21,6 +22,7 @@ use crate::transforms::tracer::Captured;
 use crate::transforms::tracer::GradientsBefore;
 use crate::transforms::tracer::Reads;
 use crate::transforms::tracer::{First, Runner};
+use std::any::type_name;
 use std::sync::Arc;
 
 /// A trace, and the positions of its gradients.
@@ -58,6 +60,7 @@ pub(super) fn first<A, F: Function<A>>(
     runner: Arc<dyn Runner>,
     reads: Reads,
 ) -> Result<First<F::Output>> {
+    let _span = profiled::captures(type_name::<F>());
     let apply = |handles: &[Tensor]| applied(function, &inputs.with_tensors(handles));
     let tensors = |output: &F::Output| {
         let mut tensors = Flat::of(output).tensors.into_vec();
@@ -76,6 +79,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     before: GradientsBefore,
     changing: &[usize],
 ) -> Result<Capture> {
+    let _span = profiled::captures(type_name::<F>());
     let traced = |handles: &[Tensor]| {
         let mut outputs = Flat::of(&applied(function, &inputs.with_tensors(handles))?);
         let n_results = outputs.tensors.len();

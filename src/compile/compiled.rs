@@ -12,6 +12,7 @@ use super::explain::Explain;
 use super::numbers::Outline;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::panics::{applied, guarded};
+use super::profiled;
 use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
@@ -20,6 +21,7 @@ use crate::device::DeviceKind;
 use crate::dispatch::modes;
 use crate::eager::{current_numerics, numerics};
 use crate::error::{Error, NotCaptured, Reason, Result};
+use crate::profile::Profile;
 use crate::runtime::Traffic;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, TensorStruct};
@@ -348,6 +350,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
             cells.counts_mut().captures += 1;
             cells.counts_mut().captures
         });
+        if let Err(reason) = &captured {
+            profiled::breaks(reason);
+        }
         if let Ok((trace, joint)) = &captured
             && joint.n_outputs == 0
             && !trace.has_effects()
@@ -432,6 +437,16 @@ impl<A, F: Function<A>> Compiled<F, A> {
         output.map(|output| (output, traffic)).ok_or_else(other_outputs)
     }
 
+    /// Like [`Compiled::call`], and says what took how long. The first call with new types has its capture in it; call
+    /// the function before, or several times inside [`profile`](crate::profile()), to see what later calls take.
+    ///
+    /// # Errors
+    /// Same as [`Compiled::call`]. Also if this thread is being profiled already.
+    pub fn profile(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Profile)> {
+        let (output, profile) = profiled::profile(|| self.call(inputs))?;
+        Ok((output?, profile))
+    }
+
     fn run(&self, entry: &Entry, inputs: &Flat) -> Result<F::Output> {
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         match entry {
@@ -458,6 +473,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             let runner = self.segments.clone();
             Ok(tracer::defer(runner, self.reads(), || applied(&self.function, inputs)))
         })?;
+        breaks.iter().for_each(profiled::breaks);
         self.count(|cells| {
             cells.counts_mut().deferred += 1;
             breaks.iter().for_each(|reason| cells.breaks_at(reason));

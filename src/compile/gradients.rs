@@ -133,7 +133,7 @@ impl Gradients {
     /// The report of the usual variant.
     pub(super) fn explain(&self) -> Explain {
         match &self.usual.1.tuned {
-            Some(tuned) => Explain::of(tuned.built()),
+            Some(tuned) => tuned.explain(),
             None => Explain::eager(crate::error::NotCaptured::ComputesNothing.into()),
         }
     }

@@ -275,7 +275,7 @@ impl Program {
     /// The report of the program, with that of its backward pass.
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(gradients.explain()));
-        Explain { backward, ..Explain::of(self.tuned.built()) }
+        Explain { backward, ..self.tuned.explain() }
     }
 
     /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random

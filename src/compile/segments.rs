@@ -71,7 +71,7 @@ impl Segments {
         let segments: Vec<Arc<LazySegment>> =
             self.lock().by_graph.by_use().map(|(_, segment)| segment.clone()).collect();
         let built = segments.iter().filter_map(|segment| segment.get()?.as_ref().ok());
-        built.map(|segment| Explain::of(segment.tuned.built())).collect()
+        built.map(|segment| segment.tuned.explain()).collect()
     }
 
     fn find(&self, graph: &Graph) -> Arc<LazySegment> {

@@ -5,20 +5,23 @@
 //! kernel is timed. A group that is slower than its parts is split for good, with [`Reason::MeasuredSlower`]. All plans
 //! give the same bits.
 
+use super::explain::{Explain, Measured};
 use super::options::{CompileOptions, Tuning};
 use super::passes_page::Subject;
 use super::pipeline::{self, Built};
+use super::profiled;
 use crate::codegen::tier::Tier;
 use crate::device::Device;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rewritten, StepKind};
 use crate::ir::{Graph, NodeId, Numerics};
+use crate::profile;
 use crate::runtime::{Array, Executable, Failure};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The run that is measured. By then caches and branch predictors are warm.
@@ -59,6 +62,12 @@ pub(super) struct Tuned {
     settings: Settings,
     runs: AtomicU32,
     better: OnceLock<Option<Box<Built>>>,
+    /// What was traced.
+    pub(super) subject: Subject,
+    /// Tells it from all other graphs of this process.
+    pub(super) id: u64,
+    /// What its kernels took in profiles.
+    pub(super) measured: Mutex<Vec<Measured>>,
 }
 
 impl Tuned {
@@ -73,12 +82,22 @@ impl Tuned {
         rewritten: Vec<Rewritten>,
         settings: &Settings,
     ) -> Result<Tuned> {
-        let subject = subject(settings.function);
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let (subject, id) = (subject(settings.function), NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        let _span = profiled::compiles(subject);
         let first = match settings.device {
             None => pipeline::build_over(graph, subject, rewritten, &settings.fusion, settings.tier)?,
             Some(device) => pipeline::build_on(device, settings.numerics, graph, subject, &settings.fusion)?,
         };
-        Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
+        Ok(Tuned {
+            first,
+            settings: *settings,
+            runs: AtomicU32::new(0),
+            better: OnceLock::new(),
+            subject,
+            id,
+            measured: Mutex::default(),
+        })
     }
 
     /// The graph that runs.
@@ -90,6 +109,30 @@ impl Tuned {
         }
     }
 
+    /// The report of the graph that runs, with what profiles have measured of it.
+    pub(super) fn explain(&self) -> Explain {
+        let mut explain = Explain::of(self.built());
+        let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        for (group, measured) in explain.groups.iter_mut().zip(&*measured) {
+            group.measured = Some(*measured).filter(|measured| measured.calls > 0);
+        }
+        explain
+    }
+
+    /// Notes what a kernel took. Numbers of kernels belong to the graph that runs.
+    pub(super) fn note(&self, kernel: usize, time: Duration) {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        if measured.len() <= kernel {
+            measured.resize(kernel + 1, Measured::default());
+        }
+        measured[kernel].add(time);
+    }
+
+    /// Whether a measurement has found a better graph.
+    pub(super) fn is_better(&self) -> bool {
+        matches!(self.better.get(), Some(Some(_)))
+    }
+
     /// Runs the graph, and measures its plan in the third run.
     ///
     /// # Errors
@@ -99,6 +142,9 @@ impl Tuned {
         if self.settings.tuning == Tuning::Measured && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN {
             self.measure(inputs);
         }
+        if profile::is_on() {
+            return profiled::run(self, inputs);
+        }
         self.built().executable.run(inputs)
     }
 
@@ -106,6 +152,10 @@ impl Tuned {
     fn measure(&self, inputs: &[&Array]) {
         // After an error no better plan is known. The call itself will return the error.
         let better = tuned(&self.first, &self.settings, inputs).unwrap_or_default();
+        if better.is_some() {
+            // Times of another plan's kernels.
+            self.measured.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
         let _ = self.better.set(better.map(Box::new));
     }
 }

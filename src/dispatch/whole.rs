@@ -29,6 +29,8 @@ static RUNNER: OnceLock<Runner> = OnceLock::new();
 const LARGE: usize = 1 << 14;
 /// What the calls of a plain function have besides the keys of its tensors.
 const PLAIN: KeySet = LocalKeySets::DEFAULT.included;
+/// A profile times the call, and passes it on.
+const WATCHED: KeySet = KeySet::of(DispatchKey::PythonTLSSnapshot);
 /// All functionalities of such calls.
 const USUAL: KeySet = PLAIN.union(AUTOGRAD_AND_INPLACE_KEYS).union(KeySet::of(DispatchKey::CPU));
 
@@ -47,7 +49,7 @@ pub(crate) fn is_large(tensor: &Tensor) -> bool {
 pub(crate) fn run(operator: &Operator, kernel: &Kernel, keys: KeySet, stack: &Stack) -> Option<Stack> {
     let tensors = || stack.iter().flat_map(Value::tensors);
     let local = local_key_sets();
-    let is_plain = (local.included - PLAIN).is_empty()
+    let is_plain = (local.included - PLAIN - WATCHED).is_empty()
         && local.excluded.has_all(LocalKeySets::DEFAULT.excluded)
         && keys - USUAL == KeySet::of_backend(Backend::CPU);
     let is_recorded = is_grad_enabled() && tensors().any(Tensor::requires_grad);

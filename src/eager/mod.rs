@@ -14,7 +14,8 @@ pub use numerics::{NumericsGuard, current_numerics, numerics};
 use crate::codegen::tier::Tier;
 use crate::device::{Device, DeviceKind, Shared};
 use crate::error::{Error, Result};
-use crate::fusion::{Options, plan};
+use crate::fusion::cost::CostModel;
+use crate::fusion::{Options, Rates, plan};
 use crate::ir::passes::{decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
 use crate::runtime::{Array, BoxedResult, Executable, Failure, cuda, view};
@@ -272,6 +273,17 @@ fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Ite
     let plan = plan(&graph, &Options::default());
     Executable::build_on(device, current_numerics(), &graph, &plan)
         .map_err(|Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")))
+}
+
+/// The arithmetic operations of a call, and the nanoseconds that one thread of these rates takes for them.
+///
+/// # Errors
+/// If the op's inference rejects the operands.
+pub fn arithmetic(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], rates: Rates) -> Result<(f64, f64)> {
+    let graph = graph_of(op, arguments, attrs, None)?;
+    let cost = CostModel::new(&graph, rates);
+    let all = graph.nodes().map(|(id, _)| cost.arithmetic(id));
+    Ok(all.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
 }
 
 /// The graph of one op.

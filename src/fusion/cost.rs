@@ -194,6 +194,25 @@ impl<'g> CostModel<'g> {
         f64::from(self.rates.launch) + self.rates.scattered(bytes, scattered).max(self.rates.computing(work))
     }
 
+    /// The arithmetic operations of a node, and how long one thread takes for them. Prims and functions count once per
+    /// element, and a multiplication with an addition twice. Nothing is known of routines that search or sort.
+    pub fn arithmetic(&self, node: NodeId) -> (f64, Nanos) {
+        let call = &self.graph[node];
+        let Some(op) = call.op().filter(|op| !op.is_view()) else { return (0.0, 0.0) };
+        if matches!(op.row().meaning, Meaning::Product | Meaning::Routine(Routine::WindowProduct)) {
+            let inner = self.graph[call.args[0]].ty.sizes.last().copied().unwrap_or(1);
+            return (2.0 * call.ty.numel() as f64 * inner as f64, self.multiplying(node));
+        }
+        let elements = match op.row().meaning {
+            Meaning::Fold(_) => self.graph[call.args[0]].ty.numel(),
+            _ => call.ty.numel(),
+        };
+        let mut work = Work::default();
+        work.add(self.work[node], elements);
+        let width = call.ty.dtype.compute().size() as f64 / 4.0;
+        ((work.plain + work.functions) / width, self.rates.computing(work))
+    }
+
     fn bytes_alone(&self, node: NodeId) -> usize {
         self.distinct_args(node).map(|arg| self.size(arg)).sum::<usize>() + self.graph[node].ty.bytes()
     }

@@ -45,6 +45,11 @@ impl Rates {
         multiply_adds: 60_000,
     };
 
+    /// The time to move that many bytes and nothing else.
+    pub fn moving_time(&self, bytes: usize) -> Nanos {
+        self.moving(bytes, bytes)
+    }
+
     /// The time to move that many bytes if `held` bytes are in use.
     pub(super) fn moving(&self, bytes: usize, held: usize) -> Nanos {
         bytes as f64 * 1e3 / f64::from(self.bandwidth[level(held)].max(1))

@@ -99,14 +99,23 @@ impl Executable {
                 single.run(inputs.len(), |index| inputs[index], |array| array).map_err(|error| *error)?
             ]);
         }
-        let reads = inputs.iter().map(|array| &**array.storage());
-        let _access = match &self.schedule.rewritten[..] {
-            [] => Access::to_read(reads),
-            rewritten => Access::to_write(reads, rewritten.iter().map(|&input| &**inputs[input].storage()))?,
-        };
+        let _access = self.access(inputs)?;
         let mut slots = self.schedule.slots(inputs);
         self.perform(&mut slots)?;
         Ok(self.schedule.results(&mut slots))
+    }
+
+    /// The locks of a run on these inputs.
+    ///
+    /// # Errors
+    /// If a slice of a written input is borrowed.
+    #[inline]
+    pub(super) fn access<'a>(&self, inputs: &[&'a Array]) -> Result<Access<'a>> {
+        let reads = inputs.iter().map(|array| &**array.storage());
+        match &self.schedule.rewritten[..] {
+            [] => Ok(Access::to_read(reads)),
+            rewritten => Access::to_write(reads, rewritten.iter().map(|&input| &**inputs[input].storage())),
+        }
     }
 
     /// The inputs that it writes to. Their new values are outputs in the same memory.

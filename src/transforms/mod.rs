@@ -1,10 +1,11 @@
-//! What else may a call do? One folder or file per key with behaviour: tracing, `vmap`, autocast.
+//! What else may a call do? One folder or file per key with behaviour: tracing, `vmap`, autocast, profiles.
 
 pub(crate) mod autocast;
 pub(crate) mod batched;
 mod default_dtype;
 pub(crate) mod function;
 pub(crate) mod observer;
+pub(crate) mod profiled;
 pub mod tracer;
 pub mod vmap;
 mod whole;
@@ -28,6 +29,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let fallbacks = [
         (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
         (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
+        (DispatchKey::PythonTLSSnapshot, Kernel::boxed(profiled::fallback).named("profiled")),
         (DispatchKey::PreDispatch, Kernel::boxed(default_dtype::fallback).named("default_dtype")),
     ];
     for (key, kernel) in fallbacks {

@@ -145,8 +145,8 @@ fn key_of(operator: &Operator, stack: &Stack, tensors: &[&Tensor]) -> Option<Cal
     Some(key)
 }
 
-/// Adds an argument. Every kind has its own first word, and lists begin with their length.
-fn add(key: &mut CallKey, value: &Value) -> Option<()> {
+/// Adds an argument; `None` if it has a kind that is not remembered. Every kind has its own first word, and lists begin with their length.
+pub(super) fn add(key: &mut CallKey, value: &Value) -> Option<()> {
     let tensor = |key: &mut CallKey, tensor: &Tensor| {
         let array = tensor.array();
         key.operand(array.dtype(), &array.layout().sizes, &array.layout().strides, tensor.requires_grad());

@@ -6,5 +6,6 @@ mod calibration;
 mod capture;
 mod explain;
 mod functions;
+mod profile;
 #[path = "../common/values.rs"]
 mod values;

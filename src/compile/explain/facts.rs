@@ -197,6 +197,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         bytes_read: 0,
         bytes_written: 0,
         modelled_time: Duration::ZERO,
+        measured: None,
         compile_time: Duration::ZERO,
         code: String::new(),
     }

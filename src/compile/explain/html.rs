@@ -62,7 +62,7 @@ impl Explain {
         let most = self.groups.iter().map(Group::bytes).max().unwrap_or(0).max(1);
         table(
             out,
-            &["", "what", "tier", "ops", "reads", "writes", "modelled", "compiled in"],
+            &["", "what", "tier", "ops", "reads", "writes", "modelled", "measured", "compiled in"],
             &self.groups,
             |out, group| self.group_row(out, group, most),
         )?;
@@ -97,6 +97,8 @@ impl Explain {
         let (read, written) = (Bytes(group.bytes_read), Bytes(group.bytes_written));
         write!(out, "<td class=\"number\">{read}</td><td class=\"number\">{written}</td>")?;
         write!(out, "<td class=\"number\">{}</td>", time(group.modelled_time))?;
+        let measured = group.measured.map_or("–".into(), |measured| time(measured.least));
+        write!(out, "<td class=\"number\">{measured}</td>")?;
         let compiled = if group.code.is_empty() { String::new() } else { time(group.compile_time) };
         writeln!(out, "<td class=\"number\">{compiled}</td></tr>")
     }

@@ -1,10 +1,7 @@
 //! Reports as JSON. `docs/explain.md` describes the schema. The functions here follow it field by field, in the order
 //! of printing. A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
-//!
-//! Written without serde_json: its comparisons between JSON values and plain numbers would change type inference in
-//! every program that uses this library.
 
-use super::{Decision, Edge, Explain, Group, NodeReport, Source};
+use super::{Decision, Edge, Explain, Group, Measured, NodeReport, Source};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
@@ -14,30 +11,19 @@ use crate::fusion::Rates;
 use crate::fusion::role::Role;
 use crate::ir::text::NodeText;
 use crate::ir::{NodeId, NodeKind, Op};
-use std::fmt::{self, Write};
+use crate::json::Json;
+use std::fmt;
 use std::time::Duration;
 
 /// The name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "opfuse.explain/1";
-
-/// The kinds of JSON values that a report needs.
-enum Json {
-    Null,
-    Flag(bool),
-    Count(u64),
-    Text(String),
-    List(Vec<Json>),
-    Object(Vec<(&'static str, Json)>),
-}
 
 impl Explain {
     /// The report as indented JSON with a fixed order of keys. `docs/explain.md` describes the schema [`SCHEMA`].
     pub fn to_json(&self) -> String {
         let mut fields = vec![("schema", text(SCHEMA))];
         fields.extend(report(self));
-        let mut out = String::new();
-        Json::Object(fields).write(&mut out, 0).expect("writing to a string works");
-        out + "\n"
+        Json::Object(fields).to_text()
     }
 }
 
@@ -102,9 +88,15 @@ fn group(group: &Group) -> Json {
         ("bytes_read", count(group.bytes_read)),
         ("bytes_written", count(group.bytes_written)),
         ("modelled_ns", nanoseconds(group.modelled_time)),
+        ("measured", option(group.measured, measured)),
         ("compile_ns", nanoseconds(group.compile_time)),
         ("code", text(&group.code)),
     ])
+}
+
+fn measured(Measured { calls, least, total }: Measured) -> Json {
+    let calls = ("calls", Json::Count(calls));
+    Json::Object(vec![calls, ("least_ns", nanoseconds(least)), ("total_ns", nanoseconds(total))])
 }
 
 fn tier_up(TierUp { tier, calls }: TierUp) -> Json {
@@ -195,68 +187,4 @@ fn option<T>(value: Option<T>, json: impl FnOnce(T) -> Json) -> Json {
 
 fn list<T>(values: &[T], json: impl Fn(&T) -> Json) -> Json {
     Json::List(values.iter().map(json).collect())
-}
-
-impl Json {
-    fn write(&self, out: &mut String, depth: usize) -> fmt::Result {
-        match self {
-            Json::Null => out.write_str("null"),
-            Json::Flag(value) => write!(out, "{value}"),
-            Json::Count(value) => write!(out, "{value}"),
-            Json::Text(value) => quoted(out, value),
-            Json::List(items) => {
-                // A list of plain values fits on one line.
-                let flat = items.iter().all(|item| !matches!(item, Json::List(_) | Json::Object(_)));
-                bracketed(out, ['[', ']'], items, if flat { None } else { Some(depth) }, |out, item| {
-                    item.write(out, depth + 1)
-                })
-            }
-            Json::Object(fields) => bracketed(out, ['{', '}'], fields, Some(depth), |out, (key, value)| {
-                quoted(out, key)?;
-                out.write_str(": ")?;
-                value.write(out, depth + 1)
-            }),
-        }
-    }
-}
-
-/// Items between brackets. If `depth` is given, each has a line with that indentation.
-fn bracketed<T>(
-    out: &mut String,
-    [open, close]: [char; 2],
-    items: &[T],
-    depth: Option<usize>,
-    mut item: impl FnMut(&mut String, &T) -> fmt::Result,
-) -> fmt::Result {
-    let depth = depth.filter(|_| !items.is_empty());
-    out.push(open);
-    for (index, value) in items.iter().enumerate() {
-        if index > 0 {
-            out.push_str(if depth.is_some() { "," } else { ", " });
-        }
-        if let Some(depth) = depth {
-            write!(out, "\n{:1$}", "", 2 * (depth + 1))?;
-        }
-        item(out, value)?;
-    }
-    if let Some(depth) = depth {
-        write!(out, "\n{:1$}", "", 2 * depth)?;
-    }
-    out.push(close);
-    Ok(())
-}
-
-fn quoted(out: &mut String, value: &str) -> fmt::Result {
-    out.push('"');
-    for c in value.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            c if c < ' ' => write!(out, "\\u{:04x}", c as u32)?,
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    Ok(())
 }

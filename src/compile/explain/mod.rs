@@ -107,10 +107,32 @@ pub struct Group {
     pub bytes_written: usize,
     /// The time on one thread, by the cost model.
     pub modelled_time: Duration,
+    /// What it took in profiles, on the threads that it runs on. `None` if the function was not profiled.
+    pub measured: Option<Measured>,
     /// The time that its code took to compile, in this or an earlier call.
     pub compile_time: Duration,
     /// The generated loops as text, one kernel after the other. Empty if nothing is generated.
     pub code: String,
+}
+
+/// What a kernel took in profiles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// How often it was timed.
+    pub calls: u64,
+    /// The time of the fastest call.
+    pub least: Duration,
+    /// The time of all calls.
+    pub total: Duration,
+}
+
+impl Measured {
+    /// Adds a call.
+    pub(super) fn add(&mut self, time: Duration) {
+        self.least = if self.calls == 0 { time } else { self.least.min(time) };
+        self.calls += 1;
+        self.total += time;
+    }
 }
 
 impl Group {

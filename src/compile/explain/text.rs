@@ -32,7 +32,11 @@ impl fmt::Display for Explain {
         for group in &self.groups {
             write!(f, "{} {} [{}] ", group.kind, group.index, group.tiers())?;
             write!(f, "reads {}, writes {} bytes, ", group.bytes_read, group.bytes_written)?;
-            write!(f, "modelled {:.1?}: ", group.modelled_time)?;
+            write!(f, "modelled {:.1?}", group.modelled_time)?;
+            if let Some(measured) = group.measured {
+                write!(f, ", measured {:.1?}", measured.least)?;
+            }
+            write!(f, ": ")?;
             writeln!(f, "{}", self.calls(group))?;
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;
