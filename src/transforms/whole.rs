@@ -145,7 +145,8 @@ fn key_of(operator: &Operator, stack: &Stack, tensors: &[&Tensor]) -> Option<Cal
     Some(key)
 }
 
-/// Adds an argument; `None` if it has a kind that is not remembered. Every kind has its own first word, and lists begin with their length.
+/// Adds an argument; `None` if it has a kind that is not remembered. Every kind has its own first word, and lists begin
+/// with their length.
 pub(super) fn add(key: &mut CallKey, value: &Value) -> Option<()> {
     let tensor = |key: &mut CallKey, tensor: &Tensor| {
         let array = tensor.array();

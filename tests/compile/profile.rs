@@ -1,6 +1,6 @@
 //! Profiles: what they see, what they never change, and what they refuse.
 
-use opfuse::autograd::grad;
+use opfuse::autograd::{GradOptions, grad};
 use opfuse::compile::{CompileOptions, NewTypes};
 use opfuse::profile::{Kind, Profile};
 use opfuse::{Error, Result, Tensor, compile, compile_with, profile};
@@ -120,9 +120,10 @@ fn backward_passes_are_seen_eager_and_compiled() -> Result<()> {
     let loss = |w: &Tensor| softmax(&w.mul(w)?)?.mul(w)?.sum_all();
     let options = CompileOptions { new_types: NewTypes::Capture, ..CompileOptions::default() };
     let f = compile_with(loss, options);
-    let w = x()?.requires_grad_(true)?;
-    let eager = |w: &Tensor| grad(&[&loss(w)?], &[w]);
-    let compiled = |w: &Tensor| grad(&[&f.call(w)?], &[w]);
+    let w = x()?;
+    w.set_requires_grad(true)?;
+    let eager = |w: &Tensor| grad(&[&loss(w)?], &[w], &[], GradOptions::default());
+    let compiled = |w: &Tensor| grad(&[&f.call(w)?], &[w], &[], GradOptions::default());
     compiled(&w)?;
     let plain = eager(&w)?;
     for (is_compiled, run) in [(false, &eager as &dyn Fn(&Tensor) -> Result<Vec<Option<Tensor>>>), (true, &compiled)] {
