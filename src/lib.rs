@@ -81,6 +81,7 @@ pub use ops::{
     Closeness, Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, Replacement, Side,
     broadcast_tensors, cat, embedding, meshgrid, stack, trim,
 };
+pub use profile::scope;
 pub use tensor::{Tensor, TensorStruct};
 pub use transforms::vmap::{MapDims, Randomness, Vmap, vmap};
 pub use transforms::{AutocastGuard, AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};

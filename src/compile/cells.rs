@@ -20,6 +20,7 @@ use crate::lru::Lru;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::Flat;
 use crate::transforms::function::TensorRefs;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,8 +68,21 @@ pub struct Break {
     pub count: u64,
 }
 
+/// A capture of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// What was different from the capture before, with both values. `None` for the first.
+    pub differs: Option<String>,
+}
+
+/// Captures that are kept: the last ones.
+const MAX_CAPTURES: usize = 256;
+
 /// Programs by guard, and counters.
 pub(super) struct Cells {
+    captures: VecDeque<Captured>,
+    /// What the last capture was made for.
+    last_captured: Option<Guard>,
     by_guard: Lru<Guard, Arc<Cell>>,
     counts: Counts,
     breaks: Vec<Break>,
@@ -100,6 +114,8 @@ impl Cells {
     /// No programs; room for so many.
     pub(super) fn new(capacity: usize) -> Cells {
         Cells {
+            captures: VecDeque::new(),
+            last_captured: None,
             by_guard: Lru::new(capacity),
             counts: Counts::default(),
             breaks: Vec::new(),
@@ -287,6 +303,23 @@ impl Cells {
     /// The graph breaks so far.
     pub(super) fn breaks(&self) -> &[Break] {
         &self.breaks
+    }
+
+    /// Counts a capture for these inputs, and notes what is different from the one before.
+    pub(super) fn note_capture(&mut self, inputs: &Flat) -> u64 {
+        let same = || "the inputs have the same types, and something else that the program depends on differs".into();
+        let differs = self.last_captured.as_ref().map(|last| last.violation(inputs).unwrap_or_else(same));
+        self.last_captured = Some(Guard::of(inputs));
+        if self.captures.len() == MAX_CAPTURES {
+            self.captures.pop_front();
+        }
+        self.captures.push_back(Captured { differs });
+        self.counts.captures += 1;
+        self.counts.captures
+    }
+
+    pub(super) fn captures(&self) -> Vec<Captured> {
+        self.captures.iter().cloned().collect()
     }
 
     pub(super) fn counts_mut(&mut self) -> &mut Counts {

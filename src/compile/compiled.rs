@@ -6,7 +6,7 @@
 //! reason. Programs are cached by input types, with LRU eviction.
 
 use super::capture::{self, Capture};
-use super::cells::{Break, Building, Cell, Cells, Counts, Found, lock};
+use super::cells::{Break, Building, Captured, Cell, Cells, Counts, Found, lock};
 use super::entry::Entry;
 use super::explain::Explain;
 use super::numbers::Outline;
@@ -347,8 +347,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             if let Some(reason) = captured.as_ref().err().filter(|reason| reason.is_break()) {
                 cells.breaks_at(reason);
             }
-            cells.counts_mut().captures += 1;
-            cells.counts_mut().captures
+            cells.note_capture(inputs)
         });
         if let Err(reason) = &captured {
             profiled::breaks(reason);
@@ -480,6 +479,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
             cells.runs_deferred();
         });
         result
+    }
+
+    /// The last captures, each with what was different from the one before.
+    pub fn captures(&self) -> Vec<Captured> {
+        self.count(|cells| cells.captures())
     }
 
     /// The graph breaks so far, with their counts.

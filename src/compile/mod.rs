@@ -31,7 +31,7 @@ pub use crate::tensor::names::Names;
 pub use crate::tensor::structure::{Flat, Parts, TensorStruct};
 pub use crate::transforms::function::{Function, Input, Inputs};
 pub use calibration::{Calibration, calibrate, calibration};
-pub use cells::{Break, Counts};
+pub use cells::{Break, Captured, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
 pub use options::{BreakPolicy, CompileOptions, Determinism, NewTypes, Stance, StanceGuard, Tuning, stance};

@@ -12,6 +12,7 @@ use crate::fusion::split::{Parts, split};
 use crate::fusion::{MERGES, Options, Plan, Rates, Rewritten, plan_observed};
 use crate::ir::passes::{PASSES, Target, passes_for};
 use crate::ir::{Graph, NodeId, Numerics, verify};
+use crate::profile::Place;
 use crate::runtime::{Accepts, Executable, Failure};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,6 +38,13 @@ pub struct Built {
     pub plan_time: Duration,
     /// The time of lowering and compilation.
     pub compile_time: Duration,
+}
+
+impl Built {
+    /// Where in the program the call stands that a planned node comes from.
+    pub fn place(&self, node: NodeId) -> Option<&Place> {
+        self.traced.place(self.graph.origin(node)?)
+    }
 }
 
 /// The time of one pass or merge step.

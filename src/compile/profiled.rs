@@ -114,6 +114,7 @@ fn subjects(built: &Built, traced: &Traced) -> Vec<Subject> {
             Subject {
                 name: format!("{traced}, {} {kernel}", kind(step)),
                 detail: ops(built, step),
+                place: step.nodes.iter().find_map(|&node| built.place(node).cloned()),
                 threads: multiplies.then(|| (operations as usize / (2 * WORTH_A_THREAD)).clamp(1, available)),
                 work: Work { bytes: 0, operations, roof },
                 ..Subject::default()

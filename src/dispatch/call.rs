@@ -7,6 +7,7 @@
 
 use crate::dispatch::kernel::{Kernel, Relevance};
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
+use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::local::local_key_sets;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -14,6 +15,7 @@ use crate::dispatch::signature::{Args, Returns, Signature};
 use crate::dispatch::value::{Stack, Value};
 use crate::dispatch::whole;
 use crate::error::{Error, Result};
+use crate::profile::{Located, locate};
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,6 +33,16 @@ pub(crate) enum Origin {
     Call,
     /// A kernel that passes a call on.
     Kernel,
+}
+
+/// The keys whose kernels want to know where a call stands.
+const LOCATED: KeySet = KeySet::from_keys(&[DispatchKey::Tracer, DispatchKey::PythonTLSSnapshot]);
+
+/// Notes the caller of the calling function, if a trace or a profile will see the call.
+#[inline(always)]
+#[track_caller]
+pub(super) fn located(keys: KeySet) -> Option<Located> {
+    if (keys & LOCATED).is_empty() { None } else { Some(locate()) }
 }
 
 impl Operator {
@@ -63,8 +75,10 @@ impl Operator {
     /// # Errors
     /// If the types do not convert to those of the schema, if there is no kernel for the keys, or if the kernel fails.
     #[inline]
+    #[track_caller]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
+        let _place = located(keys);
         let (keys, _) = self.select(keys, |condition| arguments.any_tensor(condition));
         self.dispatch(Origin::Call, keys, arguments)
     }
@@ -99,9 +113,11 @@ impl Operator {
     /// # Errors
     /// If there is no kernel for the keys, or if the kernel fails. The contents of the stack are then unspecified.
     #[inline]
+    #[track_caller]
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
         let keys = self.call_key_set(arguments);
+        let _place = located(keys);
         let (keys, _) = self.select(keys, |condition| stack.iter().any(|value| value.any_tensor(condition)));
         self.dispatch_boxed(Origin::Call, keys, stack)
     }
@@ -234,6 +250,7 @@ impl<'a, A: Args<'a>, R: Returns> TypedOperator<A, R> {
     /// # Errors
     /// Same as [`Operator::call`].
     #[inline]
+    #[track_caller]
     pub fn call(&self, arguments: A) -> Result<R> {
         self.op.call(arguments)
     }

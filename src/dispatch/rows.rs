@@ -2,7 +2,7 @@
 
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
-use crate::dispatch::call::Origin;
+use crate::dispatch::call::{Origin, located};
 use crate::dispatch::kernel::{Kernel, RowFn};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 ///
 /// # Errors
 /// If shape or dtype inference fails, if there is no kernel for the keys of the operands, or if the kernel fails.
+#[track_caller]
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
@@ -28,6 +29,7 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
         // The common case: with constant keys, the compiler computes their slots.
         return run(op, operator, ON_CPU, tensors, attrs);
     }
+    let _place = located(keys);
     run(op, operator, keys, tensors, attrs)
 }
 
@@ -35,10 +37,12 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
 ///
 /// # Errors
 /// Same as [`call`], or if there is no such GPU.
+#[track_caller]
 pub(crate) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let _current = DeviceGuard::new(gpu)?;
     let operator = operator(op)?;
     let keys = operator.call_key_set(KeySet::of(DispatchKey::CUDA));
+    let _place = located(keys);
     run(op, operator, keys, tensors, attrs)
 }
 
@@ -64,6 +68,7 @@ fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[
 ///
 /// # Errors
 /// Same as [`call`].
+#[track_caller]
 pub(crate) fn call_write(
     op: Op,
     operator: &Operator,
@@ -72,6 +77,7 @@ pub(crate) fn call_write(
     (usual, write): (RowFn, WriteFn),
 ) -> Result<()> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
+    let _place = located(keys);
     let (keys, kernel) = operator.select(keys, |condition| tensors.iter().any(|tensor| condition(tensor)));
     match kernel.and_then(Kernel::row) {
         Some(kernel) if std::ptr::fn_addr_eq(kernel, usual) => write(op, tensors, attrs),

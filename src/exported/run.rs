@@ -1,11 +1,13 @@
 //! Running the steps of a program: each is a call of an operator, as if the user had made it.
 
+use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::value::Value;
 use crate::error::{Error, Result};
 use crate::exported::bind::{Block, Call, Source, Step, Target};
 use crate::exported::mapped::Levels;
 use crate::ir::Scalar;
 use crate::ops::element::item;
+use crate::profile::{self, Located};
 use crate::tensor::handle::Tensor;
 use std::borrow::Cow;
 
@@ -37,6 +39,7 @@ impl Block {
             values.put(target, value)?;
         }
         for step in &self.steps {
+            let _place = step.located();
             step.run(&mut values).map_err(|error| error.called_at(&step.place))?;
         }
         self.outputs.iter().map(|output| values.get(output)).collect()
@@ -44,6 +47,16 @@ impl Block {
 }
 
 impl Step {
+    /// Notes the line of the Python source, if a trace or a profile will see the calls.
+    fn located(&self) -> Option<Located> {
+        if !profile::is_on() && !is_tracing() {
+            return None;
+        }
+        let (file, rest) = self.place.split_once(':')?;
+        let line = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        Some(profile::locate_in_file(&file.into(), line))
+    }
+
     fn run(&self, values: &mut Values) -> Result<()> {
         let results = match &self.call {
             Call::Operator(operator) => {

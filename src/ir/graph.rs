@@ -11,6 +11,7 @@ use super::op::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
 use crate::error::Result;
+use crate::profile::Place;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::ops::Index;
@@ -71,6 +72,28 @@ pub struct Graph {
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
     origins: Origins,
+    places: Places,
+}
+
+/// Where in the program each node was called. Like origins, this is debug information.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    /// By node. Nodes past the end have no place.
+    of: Vec<Option<Place>>,
+    /// The place of what is added next.
+    next: Option<Place>,
+}
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Places) -> bool {
+        true
+    }
+}
+
+impl Eq for Places {}
+
+impl Hash for Places {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// Which node of an earlier graph each node was made for. This is debug information: it takes no part in equality.
@@ -196,6 +219,16 @@ impl Graph {
         self.origins.of.get(id.index()).copied().flatten()
     }
 
+    /// Sets the place of nodes that are added from now on.
+    pub fn set_place(&mut self, place: Option<Place>) {
+        self.places.next = place;
+    }
+
+    /// Where in the program a node of a traced graph was called, if that is known.
+    pub fn place(&self, id: NodeId) -> Option<&Place> {
+        self.places.of.get(id.index())?.as_ref()
+    }
+
     /// The value that `id` is a view of, through any number of views, or `id` itself.
     pub fn view_base(&self, mut id: NodeId) -> NodeId {
         while self[id].op().is_some_and(Op::is_view) {
@@ -227,6 +260,10 @@ impl Graph {
         if self.origins.next.is_some() {
             self.origins.of.resize(self.nodes.len(), None);
             self.origins.of.push(self.origins.next);
+        }
+        if self.places.next.is_some() {
+            self.places.of.resize(self.nodes.len(), None);
+            self.places.of.push(self.places.next.clone());
         }
         self.nodes.push(node)
     }

@@ -24,6 +24,7 @@ impl PReLU {
 }
 
 impl Forward for PReLU {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.prelu(&self.weight)
     }
@@ -47,6 +48,7 @@ impl Dropout {
 }
 
 impl Forward for Dropout {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         // Nothing is drawn where nothing is dropped.
         if self.p == 0.0 { Ok(x.clone()) } else { x.dropout(self.p, self.training) }
@@ -71,6 +73,7 @@ impl Func {
 }
 
 impl Forward for Func {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         (self.function)(x)
     }

@@ -90,6 +90,7 @@ impl MultiheadAttention {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: &AttentionMask<'_>) -> Result<Tensor> {
         let heads = self.projected(query, key, value)?;
         let mask = self.additive(mask, &heads)?;

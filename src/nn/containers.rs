@@ -57,6 +57,7 @@ impl Module for Sequential {
 }
 
 impl Forward for Sequential {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.modules.iter().try_fold(x.clone(), |x, (_, module)| module.forward(&x))
     }

@@ -82,6 +82,7 @@ macro_rules! convolutions {
         }
 
         impl Forward for $name {
+            #[track_caller]
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 x.$method(&self.weight, self.bias.as_ref(), &self.options)
             }

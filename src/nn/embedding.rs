@@ -43,6 +43,7 @@ impl Embedding {
 
 impl Forward for Embedding {
     /// The rows of integer ids: the sizes of these, and then the features.
+    #[track_caller]
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let Some(row) = self.padding else {
             return embedding(&self.weight, ids);
@@ -104,6 +105,7 @@ impl EmbeddingBag {
 
 impl Forward for EmbeddingBag {
     /// The bags that are the rows of `(bags, ids)`.
+    #[track_caller]
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         if ids.dim() != 2 {
             let what = format!("ids have sizes {:?}", ids.sizes());

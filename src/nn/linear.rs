@@ -39,6 +39,7 @@ pub(crate) fn within(inputs: usize) -> f64 {
 }
 
 impl Forward for Linear {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.linear(&self.weight, self.bias.as_ref())
     }
@@ -75,6 +76,7 @@ impl Bilinear {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         let [_, n1, n2] = self.weight.sizes()[..] else {
             let what = format!("the weight has sizes {:?}", self.weight.sizes());

@@ -267,6 +267,7 @@ pub trait Forward: Module + CloneForward {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 }
 

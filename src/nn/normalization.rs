@@ -44,6 +44,7 @@ impl LayerNorm {
 }
 
 impl Forward for LayerNorm {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.layer_norm(self.shape.as_slice(), self.weight.as_ref(), self.bias.as_ref(), self.eps)
     }
@@ -74,6 +75,7 @@ impl RmsNorm {
 }
 
 impl Forward for RmsNorm {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.rms_norm(self.shape.as_slice(), self.weight.as_ref(), self.eps)
     }
@@ -109,6 +111,7 @@ impl GroupNorm {
 }
 
 impl Forward for GroupNorm {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.group_norm(self.groups as i64, self.weight.as_ref(), self.bias.as_ref(), self.eps)
     }
@@ -175,6 +178,7 @@ macro_rules! batch_norms {
         }
 
         impl Forward for $name {
+            #[track_caller]
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 if ![$($dims),*].contains(&x.dim()) {
                     let what = format!("the input has sizes {:?}", x.sizes());
@@ -234,6 +238,7 @@ impl InstanceNorm {
 }
 
 impl Forward for InstanceNorm {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if x.sizes().get(1) != Some(&self.channels) {
             let what = format!("the input has sizes {:?}", x.sizes());

@@ -70,6 +70,7 @@ impl RotaryEmbedding {
 }
 
 impl Forward for RotaryEmbedding {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_at(x, 0)
     }
@@ -100,6 +101,7 @@ impl SinusoidalPositions {
 }
 
 impl Forward for SinusoidalPositions {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let Some(&positions) = x.sizes().iter().rev().nth(1) else {
             let what = format!("the input has sizes {:?}", x.sizes());

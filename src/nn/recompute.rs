@@ -78,6 +78,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static> Recomputed
 }
 
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static> Function for Recomputed<F> {
+    #[track_caller]
     fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         inputs.iter().for_each(|input| context.save(input));
         (self.function)(inputs)

@@ -125,6 +125,7 @@ impl LSTM {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward(&self, x: &Tensor, state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
         let states = match state {
             Some((hidden, cell)) => [hidden.clone(), cell.clone()],
@@ -159,6 +160,7 @@ macro_rules! one_state {
             ///
             /// # Errors
             /// If sizes or dtypes do not fit.
+            #[track_caller]
             pub fn forward(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
                 let state = state.map_or_else(|| start(x, self.hidden, &self.options), |state| Ok(state.clone()))?;
                 let RecurrentOptions { layers, bias, batch_first, dropout, bidirectional } = self.options;

@@ -16,6 +16,7 @@ macro_rules! stateless {
         }
 
         impl Forward for $name {
+            #[track_caller]
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let $layer = self;
                 // Rows without options do not read it.

@@ -93,6 +93,7 @@ impl TransformerEncoderLayer {
 }
 
 impl Forward for TransformerEncoderLayer {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_masked(x, &AttentionMask::default())
     }
@@ -167,6 +168,7 @@ impl TransformerDecoderLayer {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward(
         &self,
         x: &Tensor,
@@ -218,6 +220,7 @@ impl TransformerEncoder {
 }
 
 impl Forward for TransformerEncoder {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_masked(x, &AttentionMask::default())
     }
@@ -251,6 +254,7 @@ impl TransformerDecoder {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward(
         &self,
         x: &Tensor,

@@ -53,6 +53,7 @@ pub struct Unfold {
 }
 
 impl Forward for Unfold {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         planes("unfold", x, 4, "it has four dims: batch, channels, height and width")?;
         let Windows { kernel, dilation, padding: [above, left], stride } = &self.windows;
@@ -77,6 +78,7 @@ pub struct Fold {
 }
 
 impl Forward for Fold {
+    #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         planes("fold", x, 3, "it has three dims: batch, elements of windows, and windows")?;
         let Windows { kernel, dilation, padding, stride } = &self.windows;

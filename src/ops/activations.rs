@@ -46,6 +46,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating or `alpha` is 0.
+    #[track_caller]
     pub fn celu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
         CELU.call((self, alpha.into()))
     }
@@ -59,6 +60,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the two dtypes differ or are not floating, or if `weight` has another shape.
+    #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         PRELU.call((self, weight))
     }
@@ -130,6 +132,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if `dim` is out of range, or if its size is odd.
+    #[track_caller]
     pub fn glu(&self, dim: i64) -> Result<Tensor> {
         GLU.call((self, dim))
     }
@@ -141,6 +144,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the dim is out of range.
+    #[track_caller]
     pub fn softmax(&self, dim: i64) -> Result<Tensor> {
         SOFTMAX.call((self, dim, None::<DType>))
     }
@@ -150,6 +154,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the dim is out of range.
+    #[track_caller]
     pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
         LOG_SOFTMAX.call((self, dim, None::<DType>))
     }

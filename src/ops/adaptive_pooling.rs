@@ -31,6 +31,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
     pub fn adaptive_avg_pool1d(&self, size: i64) -> Result<Tensor> {
         ADAPTIVE_AVG_POOL1D.call((self, &[size][..]))
     }
@@ -40,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
     pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Result<Tensor> {
         ADAPTIVE_AVG_POOL2D.call((self, &sizes[..]))
     }
@@ -49,6 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
     pub fn adaptive_max_pool1d(&self, size: i64) -> Result<(Tensor, Tensor)> {
         ADAPTIVE_MAX_POOL1D.call((self, &[size][..]))
     }
@@ -58,6 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
     pub fn adaptive_max_pool2d(&self, sizes: [i64; 2]) -> Result<(Tensor, Tensor)> {
         ADAPTIVE_MAX_POOL2D.call((self, &sizes[..]))
     }

@@ -39,6 +39,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If dtypes differ or are not floating, if shapes do not fit, or if both a mask and `is_causal` are given.
+    #[track_caller]
     pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Tensor> {
         let Attention { mask, is_causal, scale, shares_heads } = *options;
         ATTENTION.call((self, key, value, mask, 0.0, is_causal, scale, shares_heads))

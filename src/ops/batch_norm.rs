@@ -53,6 +53,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if there is no dim 1, if a parameter does not have one element per channel, if
     /// there are no running statistics and `training` is off, or if a channel has one value and `training` is on.
+    #[track_caller]
     pub fn batch_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
         if training && self.dim() > 1 && self.numel() > 0 && self.numel() == self.sizes()[1] {
@@ -67,6 +68,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::batch_norm`].
+    #[track_caller]
     pub fn instance_norm(&self, options: &BatchNorm<'_>) -> Result<Tensor> {
         let BatchNorm { weight, bias, running, training, momentum, eps } = *options;
         if training && self.dim() > 1 && self.numel() > 0 && self.sizes()[2..].iter().product::<usize>() == 1 {

@@ -66,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtypes differ, if the sizes do not broadcast, or if a tolerance is negative.
+    #[track_caller]
     pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<Tensor> {
         ISCLOSE.call((self, other, rtol, atol, false))
     }
@@ -75,6 +76,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::isclose`]. Also if a tensor has no data (meta device), or in an abstract trace.
+    #[track_caller]
     pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
         ALLCLOSE.call((self, other, rtol, atol, false))
     }
@@ -95,6 +97,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::allclose`], except that dtypes may differ.
+    #[track_caller]
     pub fn closeness(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<Closeness> {
         observer::on_read(self, "closeness")?;
         let sizes = broadcast("closeness", self.sizes(), other.sizes())?;

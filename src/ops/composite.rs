@@ -84,6 +84,7 @@ impl Composite {
     ///
     /// # Errors
     /// If the kernel fails.
+    #[track_caller]
     pub(crate) fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         self.registered(&self.operator)?.call(arguments)
     }
@@ -92,6 +93,7 @@ impl Composite {
     ///
     /// # Errors
     /// If the kernel fails.
+    #[track_caller]
     pub(crate) fn call_in_place<'a, A: Args<'a>>(&self, arguments: A) -> Result<()> {
         self.registered(&self.in_place)?.call::<_, Tensor>(arguments).map(|_| ())
     }

@@ -45,6 +45,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         TO_DTYPE.call((self, dtype, false, false, None::<MemoryFormat>))
     }
@@ -54,6 +55,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a meta tensor is copied to another kind of device, if there is no such device, or if a device fails.
+    #[track_caller]
     pub fn to_device(&self, device: Device) -> Result<Tensor> {
         TO_DEVICE.call((self, device, self.dtype(), false, false, None::<MemoryFormat>))
     }
@@ -63,6 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn contiguous(&self) -> Result<Tensor> {
         CONTIGUOUS.call((self, MemoryFormat::Contiguous))
     }
@@ -72,6 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn copy(&self) -> Result<Tensor> {
         call(Op::Clone, &[self], &ordered(MemoryFormat::Preserve))
     }

@@ -144,6 +144,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If shapes, channels or dtypes do not fit, if a number is out of range, or if no window fits the input.
+    #[track_caller]
     pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(1, self, weight, bias, options)
     }
@@ -154,6 +155,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::conv1d`].
+    #[track_caller]
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(2, self, weight, bias, options)
     }
@@ -162,6 +164,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::conv1d`].
+    #[track_caller]
     pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
         convolve(3, self, weight, bias, options)
     }
@@ -173,6 +176,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::conv1d`]. Also if the output padding is less than neither stride nor dilation.
+    #[track_caller]
     pub fn conv_transpose1d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(1, self, weight, bias, options)
     }
@@ -181,6 +185,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::conv_transpose1d`].
+    #[track_caller]
     pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(2, self, weight, bias, options)
     }
@@ -189,6 +194,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::conv_transpose1d`].
+    #[track_caller]
     pub fn conv_transpose3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
         spread(3, self, weight, bias, options)
     }

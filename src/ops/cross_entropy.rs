@@ -50,6 +50,7 @@ impl Tensor {
     /// # Errors
     /// If the input is not floating, if the target is not i64 or u8 or has other sizes, if a class number is out of
     /// range, or if there is not one weight per class.
+    #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
         let CrossEntropy { weight, reduction, ignore_index, .. } = *options;
         NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
@@ -62,6 +63,7 @@ impl Tensor {
     /// # Errors
     /// Same as [`Tensor::nll_loss`]. Also if probabilities are not floating, or are given with an `ignore_index` that
     /// is not negative.
+    #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
         let CrossEntropy { weight, reduction, ignore_index, label_smoothing } = *options;
         CROSS_ENTROPY.call((self, target, weight, reduction.number(), ignore_index, label_smoothing))

@@ -22,6 +22,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dims.
+    #[track_caller]
     pub fn tril(&self, diagonal: i64) -> Result<Tensor> {
         call(Op::Tril, &[self], &Attrs::from(Triangle { diagonal }))
     }
@@ -31,6 +32,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dims.
+    #[track_caller]
     pub fn triu(&self, diagonal: i64) -> Result<Tensor> {
         call(Op::Triu, &[self], &Attrs::from(Triangle { diagonal }))
     }
@@ -40,6 +42,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has neither one nor two dims.
+    #[track_caller]
     pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
         DIAG.call((self, diagonal))
     }
@@ -49,6 +52,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no dims, if a new dim is out of range, or if both are the same.
+    #[track_caller]
     pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         DIAG_EMBED.call((self, offset, dim1, dim2))
     }

@@ -23,6 +23,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `p` is not between 0 and 1, or if the dtype is not floating.
+    #[track_caller]
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
         DROPOUT.call((self, p, training))
     }
@@ -31,6 +32,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::dropout`] and [`Tensor::copy_`].
+    #[track_caller]
     pub fn dropout_(&self, p: f64, training: bool) -> Result<()> {
         DROPOUT_IN_PLACE.call::<_, Tensor>((self, p, training)).map(|_| ())
     }
@@ -40,6 +42,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::dropout`].
+    #[track_caller]
     pub fn native_dropout(&self, p: f64, training: bool) -> Result<(Tensor, Tensor)> {
         NATIVE_DROPOUT.call((self, p, Some(training)))
     }
@@ -49,6 +52,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn native_dropout_backward(&self, mask: &Tensor, scale: f64) -> Result<Tensor> {
         call(Op::NativeDropoutBackward, &[self, mask], &Attrs::from(NativeDropoutBackward { scale: scale.into() }))
     }

@@ -17,6 +17,7 @@ static EINSUM: Composite = Composite::new("einsum(str equation, Tensor[] tensors
 ///
 /// # Errors
 /// If the equation does not fit the tensors, or if sizes of one label differ and none is 1.
+#[track_caller]
 pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
     let tensors: Vec<Tensor> = tensors.iter().map(|&tensor| tensor.clone()).collect();
     EINSUM.call((equation, &tensors[..], None::<&[i64]>))

@@ -143,6 +143,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `data` does not have as many elements as `sizes` say.
+    #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], sizes: &[usize]) -> Result<Tensor> {
         Tensor::copied(T::DTYPE, sizes, T::as_bytes(data), Device::CPU)
     }
@@ -151,6 +152,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn scalar<T: Element>(value: T) -> Result<Tensor> {
         Tensor::from_slice(&[value], &[])
     }
@@ -159,6 +161,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `T` is not the type of the tensor's dtype, if the tensor has no data (meta device), or in an abstract trace.
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.read("to_vec")
     }
@@ -167,6 +170,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor does not have exactly one element, or if [`Tensor::to_vec`] fails.
+    #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         if self.numel() != 1 {
             return Err(not_one(self));
@@ -183,6 +187,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::item`].
+    #[track_caller]
     pub fn to_scalar(&self) -> Result<Scalar> {
         by_dtype!(self, T => self.item::<T>())
     }

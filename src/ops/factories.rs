@@ -64,6 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements, or not enough memory.
+    #[track_caller]
     pub fn zeros(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("zeros", sizes, dtype.size())?;
         ZEROS.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
@@ -73,6 +74,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements, or not enough memory.
+    #[track_caller]
     pub fn ones(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("ones", sizes, dtype.size())?;
         ONES.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
@@ -84,6 +86,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the value does not fit the dtype, if there are too many elements, or if there is not enough memory.
+    #[track_caller]
     pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
         // Checked before the sizes become i64.
         checked_numel("full", sizes, 1)?;
@@ -95,6 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `step` is zero or leads away from `end`, or if a number is not finite.
+    #[track_caller]
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
         ARANGE.call((start.into(), end.into(), step.into(), None::<DType>, NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -103,6 +107,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::arange`]. Also if the dtype is bool.
+    #[track_caller]
     pub fn arange_of(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -116,6 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements, or not enough memory.
+    #[track_caller]
     pub fn empty(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         checked_numel("empty", sizes, dtype.size())?;
         EMPTY.call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED, None::<MemoryFormat>))
@@ -125,6 +131,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements, or not enough memory.
+    #[track_caller]
     pub fn eye(n: usize, dtype: DType) -> Result<Tensor> {
         checked_numel("eye", &[n, n], dtype.size())?;
         EYE.call((int(n), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
@@ -134,6 +141,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn zeros_like(&self) -> Result<Tensor> {
         ZEROS_LIKE.call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }
@@ -142,6 +150,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn ones_like(&self) -> Result<Tensor> {
         ONES_LIKE.call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }
@@ -150,6 +159,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory, or if the device has no factories.
+    #[track_caller]
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         FULL_LIKE.call((self, value.into(), NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, ROW_MAJOR))
     }

@@ -226,6 +226,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
+    #[track_caller]
     pub fn to_vec2<T: Element>(&self) -> Result<Vec<Vec<T>>> {
         let &[n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec2", 2)) };
         cut(self.to_vec()?, n_rows, length)
@@ -235,6 +236,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has another number of dims, or if [`Tensor::to_vec`] fails.
+    #[track_caller]
     pub fn to_vec3<T: Element>(&self) -> Result<Vec<Vec<Vec<T>>>> {
         let &[n, n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec3", 3)) };
         cut(cut(self.to_vec()?, n.saturating_mul(n_rows), length)?, n, n_rows)

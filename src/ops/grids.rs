@@ -84,6 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtypes are not one floating dtype, or if the shapes do not fit.
+    #[track_caller]
     pub fn grid_sample(&self, grid: &Tensor, options: &GridSample) -> Result<Tensor> {
         GRID_SAMPLER.call((self, grid, options.filter as i64, options.border as i64, options.align_corners))
     }
@@ -92,6 +93,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the rank does not fit, if a number of `patches` is out of range, or if a window does not fit the image.
+    #[track_caller]
     pub fn im2col(&self, patches: &Patches) -> Result<Tensor> {
         let Patches { kernel, dilation, padding, stride } = patches;
         IM2COL.call((self, &kernel[..], &dilation[..], &padding[..], &stride[..]))
@@ -102,6 +104,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the columns do not fit the windows of such an image.
+    #[track_caller]
     pub fn col2im(&self, size: [i64; 2], patches: &Patches) -> Result<Tensor> {
         let Patches { kernel, dilation, padding, stride } = patches;
         COL2IM.call((self, &size[..], &kernel[..], &dilation[..], &padding[..], &stride[..]))

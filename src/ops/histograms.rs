@@ -33,6 +33,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is bool or floating, if there are several dims, if an element is negative, if the weights have
     /// another shape, or if the tensor has no data.
+    #[track_caller]
     pub fn bincount<'a>(&self, weights: impl Into<Option<&'a Tensor>>, min_length: usize) -> Result<Tensor> {
         BINCOUNT.call((self, weights.into(), int(min_length)))
     }
@@ -43,6 +44,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if `bins` is 0, if `max` is less than `min`, or if a bound is not finite.
+    #[track_caller]
     pub fn histc(&self, bins: usize, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
         HISTC.call((self, int(bins), min.into(), max.into()))
     }
@@ -53,6 +55,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if dtypes differ, if the edges are not 1-dim, or if the weights have another
     /// shape.
+    #[track_caller]
     pub fn histogram<'a>(&self, edges: &Tensor, weight: impl Into<Option<&'a Tensor>>) -> Result<Tensor> {
         HISTOGRAM.call::<_, (Tensor, Tensor)>((self, edges, weight.into(), false)).map(|(hist, _)| hist)
     }
@@ -62,6 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if the shapes do not fit, or if the lengths do not add up to the size of the dim.
+    #[track_caller]
     pub fn segment_reduce(&self, reduce: &str, lengths: &Tensor, initial: Option<Scalar>) -> Result<Tensor> {
         let axis = int(lengths.dim().saturating_sub(1));
         SEGMENT_REDUCE.call((self, reduce, Some(lengths), None::<&Tensor>, None::<&Tensor>, axis, false, initial))

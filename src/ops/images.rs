@@ -41,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are not 4 dims, if a size is 0, or if the interpolation is bilinear and the dtype not floating.
+    #[track_caller]
     pub fn resize2d(&self, sizes: [i64; 2], interpolation: Interpolation) -> Result<Tensor> {
         let (sizes, none) = (&sizes[..], None::<f64>);
         match interpolation {
@@ -55,6 +56,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than 3 dims, or if the channels are not divisible by `factor²`.
+    #[track_caller]
     pub fn pixel_shuffle(&self, factor: i64) -> Result<Tensor> {
         PIXEL_SHUFFLE.call((self, factor))
     }
@@ -64,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than 3 dims, or if height or width is not divisible by `factor`.
+    #[track_caller]
     pub fn pixel_unshuffle(&self, factor: i64) -> Result<Tensor> {
         PIXEL_UNSHUFFLE.call((self, factor))
     }

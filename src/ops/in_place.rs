@@ -28,6 +28,7 @@ macro_rules! row_methods {
         |$x:ident, $call:ident| $body:expr;
     )*) => {$(
         $(#[$doc])*
+        #[track_caller]
         pub fn $name $(<$($life),+>)? (&self, $($argument: $ty),*) -> $crate::error::Result<Tensor> {
             let ($x, $call) = (self, $crate::dispatch::rows::call);
             $body
@@ -39,6 +40,7 @@ macro_rules! row_methods {
         /// # Errors
         #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
         /// Also if the result has other sizes or a dtype of a higher category.
+        #[track_caller]
         pub fn $in_place $(<$($life),+>)? (&self, $($argument: $ty),*) -> $crate::error::Result<()> {
             let ($x, $call) = (self, $crate::ops::mutation::call_in_place);
             $body
@@ -61,6 +63,7 @@ macro_rules! in_place_methods {
         ///
         /// # Errors
         #[doc = concat!("Same as [`Tensor::", stringify!($name), "`] and [`Tensor::copy_`].")]
+        #[track_caller]
         pub fn $in_place(&$x, $($argument: $ty),*) -> $crate::error::Result<()> {
             $composite.call_in_place(($x, $($value),*))
         }
@@ -76,6 +79,7 @@ impl Tensor {
     /// # Errors
     /// If the sizes do not broadcast. If several elements of this tensor share memory (clone it first). If gradients
     /// are recorded and this is a leaf that requires them.
+    #[track_caller]
     pub fn copy_(&self, source: &Tensor) -> Result<()> {
         copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
     }
@@ -85,6 +89,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number does not fit the dtype, or if gradients are recorded and this is a leaf that requires them.
+    #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
         in_place(Op::FillScalar)?.call::<_, Tensor>((self, value.into())).map(|_| ())
     }
@@ -93,6 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If gradients are recorded and this is a leaf that requires them.
+    #[track_caller]
     pub fn zero_(&self) -> Result<()> {
         ZERO.call::<_, Tensor>((self,)).map(|_| ())
     }

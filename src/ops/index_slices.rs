@@ -31,6 +31,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index or the dim is out of range, if dtypes differ, or if shapes do not fit.
+    #[track_caller]
     pub fn index_add(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         self.index_add_scaled(dim, index, source, 1)
     }
@@ -39,6 +40,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::index_add`]. Also if `alpha` is fractional and the dtype is an integer.
+    #[track_caller]
     pub fn index_add_scaled(
         &self,
         dim: i64,
@@ -78,6 +80,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index or the dim is out of range, if dtypes differ, or if shapes do not fit.
+    #[track_caller]
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         INDEX_COPY.call((self, dim, index, source))
     }
@@ -118,6 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index or the dim is out of range, or if the index is not a 1-dim integer tensor.
+    #[track_caller]
     pub fn index_fill(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         INDEX_FILL.call((self, dim, index, value.into()))
     }
@@ -126,6 +130,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::index_fill`]. Also if the value is not 0-dim.
+    #[track_caller]
     pub fn index_fill_with(&self, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
         INDEX_FILL_TENSOR.call((self, dim, index, value))
     }

@@ -185,6 +185,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index or the dim is out of range, or if the index is not a 1-dim integer tensor.
+    #[track_caller]
     pub fn index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         call(Op::IndexSelect, &[self, index], &Attrs::from(Along { dim }))
     }
@@ -195,6 +196,7 @@ impl Tensor {
     /// # Errors
     /// If an index or the dim is out of range, if the index is not an integer tensor of the same rank, or if it is
     /// larger than `self` in another dim.
+    #[track_caller]
     pub fn gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         call(Op::Gather, &[self, index], &Attrs::from(Gather { dim, sparse_grad: false }))
     }
@@ -206,6 +208,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is out of range or of another dtype, if there are more indices than dims, or if shapes do not fit.
+    #[track_caller]
     pub fn index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         INDEX.call((self, indices))
     }
@@ -216,6 +219,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::index`]. Also if the dtypes differ, or if the values do not broadcast.
+    #[track_caller]
     pub fn index_put(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
         INDEX_PUT.call((self, indices, values, accumulate))
     }
@@ -259,6 +263,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is out of range, or if it is not i64.
+    #[track_caller]
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         TAKE.call((self, index))
     }
@@ -268,6 +273,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is out of range or not i64, or if `source` has another number of elements or another dtype.
+    #[track_caller]
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
         PUT.call((self, index, source, accumulate))
     }
@@ -292,6 +298,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index or the dim is out of range, if ranks differ, or if sizes do not broadcast.
+    #[track_caller]
     pub fn take_along_dim(&self, indices: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
         TAKE_ALONG_DIM.call((self, indices, dim.into()))
     }
@@ -302,6 +309,7 @@ impl Tensor {
 ///
 /// # Errors
 /// If the weight is not 2-dim, if the ids are not integers, or if an id is out of range.
+#[track_caller]
 pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
     let attrs = Attrs::from(Embedding { padding_idx: -1, scale_grad_by_freq: false, sparse: false });
     call(Op::Embedding, &[weight, ids], &attrs)

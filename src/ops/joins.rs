@@ -16,6 +16,7 @@ static STACK: Composite = Composite::new("stack(Tensor[] tensors, int dim=0) -> 
 ///
 /// # Errors
 /// If there are no tensors, if one is 0-dim, if other sizes differ, or if the dim is out of range.
+#[track_caller]
 pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     if tensors.is_empty() {
         return Err(Error::argument("cat", "expected a non-empty list of tensors"));
@@ -27,6 +28,7 @@ pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
 ///
 /// # Errors
 /// If there are no tensors, if sizes differ, or if the dim is out of range.
+#[track_caller]
 pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     STACK.call((&tensor_list(tensors)[..], dim))
 }

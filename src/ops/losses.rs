@@ -69,6 +69,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         MSE_LOSS.call((self, target, reduction.number()))
     }
@@ -78,6 +79,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         L1_LOSS.call((self, target, reduction.number()))
     }
@@ -88,6 +90,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `beta` is negative, if a dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn smooth_l1_loss(&self, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
         SMOOTH_L1_LOSS.call((self, target, reduction.number(), beta))
     }
@@ -98,6 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `delta` is not positive, if a dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn huber_loss(&self, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
         HUBER_LOSS.call((self, target, reduction.number(), delta))
     }
@@ -108,6 +112,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dtype is not floating, or if the sizes of input and target differ.
+    #[track_caller]
     pub fn binary_cross_entropy(
         &self,
         target: &Tensor,
@@ -124,6 +129,7 @@ impl Tensor {
     /// # Errors
     /// If a dtype is not floating, if the sizes of input and target differ, or if those of the weights do not
     /// broadcast.
+    #[track_caller]
     pub fn binary_cross_entropy_with_logits(
         &self,
         target: &Tensor,
@@ -141,6 +147,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn kl_div(&self, target: &Tensor, reduction: Reduction, log_target: bool) -> Result<Tensor> {
         KL_DIV.call((self, target, reduction.number(), log_target))
     }

@@ -41,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has no data (meta device), or in an abstract trace.
+    #[track_caller]
     pub fn nonzero(&self) -> Result<Tensor> {
         NONZERO.call((self,))
     }
@@ -50,6 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the mask is not bool, if the sizes do not broadcast, or if [`Tensor::nonzero`] fails.
+    #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         MASKED_SELECT.call((self, mask))
     }
@@ -60,6 +62,7 @@ impl Tensor {
     /// # Errors
     /// If the mask is not bool, if the sizes do not broadcast, if the dtypes differ, or if `source` has too few
     /// elements.
+    #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         MASKED_SCATTER.call((self, mask, source))
     }
@@ -74,6 +77,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not i64, or if an element is negative or too large. Without a number of classes also if
     /// [`Tensor::nonzero`] fails.
+    #[track_caller]
     pub fn one_hot(&self, n_classes: impl Into<Option<usize>>) -> Result<Tensor> {
         ONE_HOT.call((self, n_classes.into().map_or(-1, int)))
     }

@@ -37,6 +37,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements.
+    #[track_caller]
     pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
         KRON.call((self, other))
     }
@@ -45,6 +46,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the ranks differ, if the sizes do not broadcast, or if the dim does not have three elements.
+    #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: i64) -> Result<Tensor> {
         CROSS.call((self, other, Some(dim)))
     }
@@ -53,6 +55,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::cross`].
+    #[track_caller]
     pub fn linalg_cross(&self, other: &Tensor, dim: i64) -> Result<Tensor> {
         LINALG_CROSS.call((self, other, dim))
     }
@@ -61,6 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are not two dims, or if the dtype is bool.
+    #[track_caller]
     pub fn trace(&self) -> Result<Tensor> {
         TRACE.call((self,))
     }
@@ -72,6 +76,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not f32 or f64, if there are fewer than two dims, if the rows differ in size, or if `p` is
     /// negative.
+    #[track_caller]
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         CDIST.call((self, other, p, None::<i64>))
     }
@@ -81,6 +86,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements.
+    #[track_caller]
     pub fn tril_indices(rows: usize, columns: usize, offset: i64) -> Result<Tensor> {
         INDICES[0].call((int(rows), int(columns), offset, Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -89,6 +95,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are too many elements.
+    #[track_caller]
     pub fn triu_indices(rows: usize, columns: usize, offset: i64) -> Result<Tensor> {
         INDICES[1].call((int(rows), int(columns), offset, Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }

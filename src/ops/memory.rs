@@ -23,6 +23,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `data` does not have as many elements as `sizes` say.
+    #[track_caller]
     pub fn from_vec<T: Element>(data: Vec<T>, sizes: &[usize]) -> Result<Tensor> {
         whole("from_vec", data.into(), T::DTYPE, sizes)
     }
@@ -43,6 +44,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are not as many elements as `sizes` say.
+    #[track_caller]
     pub fn from_shared<T: Element>(owner: impl AsRef<[T]> + Any + Send, sizes: &[usize]) -> Result<Tensor> {
         let memory = Foreign::shared(owner, "shared with the program that made the tensor");
         whole("from_shared", memory, T::DTYPE, sizes)
@@ -53,6 +55,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the memory does not have as many bytes as dtype and sizes say.
+    #[track_caller]
     pub fn from_foreign(memory: Foreign, dtype: DType, sizes: &[usize]) -> Result<Tensor> {
         whole("from_foreign", memory, dtype, sizes)
     }
@@ -62,6 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are not as many bytes as dtype and sizes say.
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8], dtype: DType, sizes: &[usize]) -> Result<Tensor> {
         check_len("from_bytes", bytes.len(), dtype, sizes)?;
         let tensor = Tensor::copied(dtype, sizes, bytes, Device::CPU)?;
@@ -85,6 +89,7 @@ impl Tensor {
     /// # Errors
     /// If `T` is not the type of the tensor's dtype, if the elements are not dense and row-major, if the host cannot
     /// access them, or in an abstract trace.
+    #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<Elements<T>> {
         const NAME: &str = "as_slice";
         observer::on_read(self, NAME)?;
@@ -108,6 +113,7 @@ impl Tensor {
     /// # Errors
     /// As for [`Tensor::as_slice`]. Also if other tensors, views or slices have the memory, if it is read-only, if
     /// gradients are recorded for the tensor, or while a function is traced.
+    #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         const NAME: &str = "as_mut_slice";
         if is_tracing() {
@@ -139,6 +145,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::to_vec`].
+    #[track_caller]
     pub fn into_vec<T: Element>(mut self) -> Result<Vec<T>> {
         const NAME: &str = "into_vec";
         observer::on_read(&self, NAME)?;

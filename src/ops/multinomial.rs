@@ -31,6 +31,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if there are not one or two dims, if a weight is negative or not finite, if all
     /// are 0, if `n` is 0, or if it is more than there are without replacement.
+    #[track_caller]
     pub fn multinomial(&self, n: usize, replacement: Replacement) -> Result<Tensor> {
         MULTINOMIAL.call((self, int(n), replacement == Replacement::With, None::<&Generator>))
     }
@@ -41,6 +42,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::multinomial`]. Also if the weights are on another device.
+    #[track_caller]
     pub fn multinomial(&self, weights: &Tensor, n: usize, replacement: Replacement) -> Result<Tensor> {
         MULTINOMIAL.call((weights, int(n), replacement == Replacement::With, Some(self)))
     }

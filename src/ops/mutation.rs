@@ -184,6 +184,7 @@ fn concerns_base(target: &Tensor) -> bool {
 }
 
 /// Calls the in-place form of an op, which stores the result in its first operand.
+#[track_caller]
 pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     // A clone of the target costs two atomic operations.
     crate::dispatch::rows::call_write(op, in_place(op)?, tensors, attrs, (kernel, write_result))

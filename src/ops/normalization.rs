@@ -31,6 +31,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if the sizes do not end with `shape`, or if weight or bias has another shape or
     /// dtype.
+    #[track_caller]
     pub fn layer_norm(
         &self,
         shape: impl Into<Dims>,
@@ -56,6 +57,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not floating, if the number of channels is not divisible by `groups`, or if a parameter does not
     /// have one element per channel.
+    #[track_caller]
     pub fn group_norm(&self, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         GROUP_NORM.call((self, groups, weight, bias, eps, true))
     }
@@ -66,6 +68,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if the sizes do not end with `shape`, or if the weight has another shape.
+    #[track_caller]
     pub fn rms_norm(&self, shape: impl Into<Dims>, weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
         RMS_NORM.call((self, shape.into().as_slice(), weight, eps))
     }

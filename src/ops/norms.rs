@@ -31,6 +31,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         NORM.call((self, Some(p.into()), dims.into().as_slice(), keepdim))
     }
@@ -40,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the common dtype is not floating, if the sizes do not broadcast, or if the dim is out of range.
+    #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
         COSINE_SIMILARITY.call((self, other, dim, eps))
     }

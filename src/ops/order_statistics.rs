@@ -47,6 +47,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool, or if there are no elements and the dtype is an integer.
+    #[track_caller]
     pub fn median(&self) -> Result<Tensor> {
         MEDIAN.call((self,))
     }
@@ -56,6 +57,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool, if the dim is out of range, or if it has no elements.
+    #[track_caller]
     pub fn median_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         MEDIAN_DIM.call((self, dim, keepdim))
     }
@@ -64,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::median`].
+    #[track_caller]
     pub fn nanmedian(&self) -> Result<Tensor> {
         NANMEDIAN.call((self,))
     }
@@ -72,6 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::median_dim`].
+    #[track_caller]
     pub fn nanmedian_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         NANMEDIAN_DIM.call((self, dim, keepdim))
     }
@@ -81,6 +85,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if `k` is not between 1 and its size.
+    #[track_caller]
     pub fn kthvalue(&self, k: usize, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         KTHVALUE.call((self, int(k), dim, keepdim))
     }
@@ -90,6 +95,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if it has no elements.
+    #[track_caller]
     pub fn mode(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         MODE.call((self, dim, keepdim))
     }
@@ -101,6 +107,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype is not f32 or f64, if `q` is not between 0 and 1, if there are no elements, or if the dim is out of
     /// range.
+    #[track_caller]
     pub fn quantile(&self, q: f64, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         QUANTILE_SCALAR.call((self, q, dim.into(), keepdim, "linear"))
     }
@@ -110,6 +117,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::quantile`]. Also if `q` has another dtype, or several dims.
+    #[track_caller]
     pub fn quantiles(&self, q: &Tensor, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         QUANTILE.call((self, q, dim.into(), keepdim, "linear"))
     }
@@ -118,6 +126,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::quantile`].
+    #[track_caller]
     pub fn nanquantile(&self, q: f64, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         NANQUANTILE_SCALAR.call((self, q, dim.into(), keepdim, "linear"))
     }

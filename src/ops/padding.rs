@@ -44,6 +44,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `pad` is not a list of pairs, has too many pairs, or crops more than there is.
+    #[track_caller]
     pub fn constant_pad_nd(&self, pad: impl Into<Dims>, value: impl Into<Scalar>) -> Result<Tensor> {
         call(Op::ConstantPadNd, &[self], &Attrs::from(ConstantPadNd { pad: ints(pad), value: Some(value.into()) }))
     }
@@ -53,6 +54,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of pairs does not fit the rank, or if the border is wider than its source.
+    #[track_caller]
     pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
         let mode = match border {
             Border::Reflect => "reflect",

@@ -41,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not all inside the dim.
+    #[track_caller]
     pub fn narrow(&self, dim: i64, start: i64, length: usize) -> Result<Tensor> {
         NARROW.call((self, dim, start, int(length)))
     }
@@ -50,6 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, if `size` is 0 although the dim has elements, or if there are more than 2²² pieces.
+    #[track_caller]
     pub fn split(&self, size: usize, dim: i64) -> Result<Vec<Tensor>> {
         SPLIT.call((self, int(size), dim))
     }
@@ -59,6 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if the sizes do not sum to that of the dim.
+    #[track_caller]
     pub fn split_with_sizes(&self, sizes: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
         SPLIT_WITH_SIZES.call((self, sizes.into().as_slice(), dim))
     }
@@ -68,6 +71,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, if `n` is 0, or if there are more than 2²² pieces.
+    #[track_caller]
     pub fn chunk(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         CHUNK.call((self, int(n), dim))
     }
@@ -77,6 +81,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if `n` is 0 or more than 2²².
+    #[track_caller]
     pub fn tensor_split(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         TENSOR_SPLIT.call((self, int(n), dim))
     }
@@ -86,6 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn tensor_split_at(&self, indices: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
         TENSOR_SPLIT_AT.call((self, indices.into().as_slice(), dim))
     }
@@ -95,6 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has more dims, another dtype or no data, or if the corresponding method fails.
+    #[track_caller]
     pub fn tensor_split_by(&self, tensor: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
         TENSOR_SPLIT_BY.call((self, tensor, dim))
     }
@@ -104,6 +111,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has no dims, if the dim is out of range, or if `n` is negative.
+    #[track_caller]
     pub fn diff(&self, n: i64, dim: i64) -> Result<Tensor> {
         DIFF.call((self, n, dim, None::<&Tensor>, None::<&Tensor>))
     }
@@ -112,6 +120,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if it has more than 2²² indices.
+    #[track_caller]
     pub fn unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
         UNBIND.call((self, dim))
     }

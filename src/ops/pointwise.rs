@@ -141,6 +141,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         call(Op::FillScalar, &[self], &Attrs::from(Value { value: value.into() }))
     }
@@ -150,6 +151,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `self` is not bool, or if the sizes do not broadcast.
+    #[track_caller]
     pub fn where_<'a, 'b>(&self, a: impl Into<Operand<'a>>, b: impl Into<Operand<'b>>) -> Result<Tensor> {
         call(Op::Where, &[self, &*a.into().tensor()?, &*b.into().tensor()?], &[])
     }
@@ -169,6 +171,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool.
+    #[track_caller]
     pub fn clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
         CLAMP_MIN.call((self, min.into()))
     }
@@ -177,6 +180,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool.
+    #[track_caller]
     pub fn clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
         CLAMP_MAX.call((self, max.into()))
     }
@@ -191,6 +195,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the sizes do not broadcast.
+    #[track_caller]
     pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         match exponent.into() {
             Operand::Number(exponent) => FLOAT_POWER_BY_NUMBER.call((self, exponent)),
@@ -203,6 +208,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::float_power`] and [`Tensor::copy_`]. Also if the dtype is not floating.
+    #[track_caller]
     pub fn float_power_<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<()> {
         match exponent.into() {
             Operand::Number(exponent) => FLOAT_POWER_BY_NUMBER.call_in_place((self, exponent)),
@@ -215,6 +221,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn nan_to_num(&self, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
         NAN_TO_NUM.call((self, nan, posinf, neginf))
     }

@@ -116,6 +116,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
     pub fn max_pool1d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -128,6 +129,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
     pub fn max_pool2d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -140,6 +142,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
     pub fn max_pool2d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
         let MaxPool { stride, padding, dilation, ceil_mode } = options;
         let kernel = kernel.into();
@@ -152,6 +155,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is neither floating nor i64, or if the rank or a number does not fit.
+    #[track_caller]
     pub fn avg_pool1d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
         let AvgPool { stride, padding, ceil_mode, count_include_pad, .. } = options;
         let kernel = kernel.into();
@@ -164,6 +168,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is neither floating nor i64, if the rank or a number does not fit, or if the divisor is 0.
+    #[track_caller]
     pub fn avg_pool2d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
         let AvgPool { stride, padding, ceil_mode, count_include_pad, divisor } = options;
         let kernel = kernel.into();

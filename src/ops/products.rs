@@ -27,6 +27,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an operand is not 2-dim, if the inner sizes or the dtypes differ, or if the dtype is bool.
+    #[track_caller]
     pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
         call(Op::Mm, &[self, other], &[])
     }
@@ -36,6 +37,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an operand is not 3-dim, if batch sizes, inner sizes or dtypes differ, or if the dtype is bool.
+    #[track_caller]
     pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
         call(Op::Bmm, &[self, other], &[])
     }
@@ -45,6 +47,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::mm`]. Also for another `out_dtype`.
+    #[track_caller]
     pub fn mm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
         call(Op::MmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
@@ -53,6 +56,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::bmm`]. Also for another `out_dtype`.
+    #[track_caller]
     pub fn bmm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
         call(Op::BmmDtype, &[self, other], &Attrs::from(MmDtype { out_dtype: Some(out_dtype) }))
     }
@@ -62,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::mm`]. Also if `self` does not broadcast to the product or has another dtype.
+    #[track_caller]
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
         self.addmm_scaled(mat1, mat2, 1, 1)
     }
@@ -70,6 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::addmm`].
+    #[track_caller]
     pub fn addmm_scaled(
         &self,
         mat1: &Tensor,
@@ -85,6 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::bmm`]. Also if `self` does not broadcast to the product or has another dtype.
+    #[track_caller]
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         self.baddbmm_scaled(batch1, batch2, 1, 1)
     }
@@ -93,6 +100,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::baddbmm`].
+    #[track_caller]
     pub fn baddbmm_scaled(
         &self,
         batch1: &Tensor,
@@ -110,6 +118,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an operand is not 1-dim, if the sizes or dtypes differ, or if the dtype is bool.
+    #[track_caller]
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
         DOT.call((self, other))
     }
@@ -118,6 +127,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If ranks, inner sizes or dtypes do not fit, or if the dtype is bool.
+    #[track_caller]
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
         MV.call((self, vector))
     }
@@ -126,6 +136,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an operand is not 1-dim.
+    #[track_caller]
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
         OUTER.call((self, other))
     }
@@ -138,6 +149,7 @@ impl Tensor {
     /// # Errors
     /// If an operand is 0-dim, if the inner sizes or dtypes differ, if the batches do not broadcast, or if the dtype is
     /// bool.
+    #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         MATMUL.call((self, other))
     }
@@ -148,6 +160,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the weight has neither 1 nor 2 dims, if sizes or dtypes do not fit, or if the dtype is bool.
+    #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         LINEAR.call((self, weight, bias))
     }

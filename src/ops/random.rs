@@ -253,6 +253,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if there are too many elements, or if there is not enough memory.
+    #[track_caller]
     pub fn rand(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         RAND[0].call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -262,6 +263,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::rand`].
+    #[track_caller]
     pub fn randn(sizes: &[usize], dtype: DType) -> Result<Tensor> {
         RAND[1].call((&int_list(sizes)[..], Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -270,6 +272,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the range is empty, if there are too many elements, or if there is not enough memory.
+    #[track_caller]
     pub fn randint(low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
         RANDINT.call((low, high, &int_list(sizes)[..], Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -278,6 +281,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn randperm(n: usize) -> Result<Tensor> {
         RANDPERM.call((int(n), Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -286,6 +290,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if there is not enough memory.
+    #[track_caller]
     pub fn rand_like(&self) -> Result<Tensor> {
         RAND_LIKE[0].call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, NO_FORMAT))
     }
@@ -294,6 +299,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::rand_like`].
+    #[track_caller]
     pub fn randn_like(&self) -> Result<Tensor> {
         RAND_LIKE[1].call((self, NO_DTYPE, NO_LAYOUT, NO_DEVICE, UNPINNED, NO_FORMAT))
     }
@@ -302,6 +308,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if there is not enough memory.
+    #[track_caller]
     pub fn bernoulli(&self) -> Result<Tensor> {
         BERNOULLI.call((self, None::<&Generator>))
     }
@@ -317,6 +324,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::rand`].
+    #[track_caller]
     pub fn rand(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         RAND_BY[0].call((&int_list(sizes)[..], Some(self), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -325,6 +333,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::randn`].
+    #[track_caller]
     pub fn randn(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         RAND_BY[1].call((&int_list(sizes)[..], Some(self), Some(dtype), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -333,6 +342,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::randint`].
+    #[track_caller]
     pub fn randint(&self, low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
         let dtype = Some(DType::I64);
         RANDINT_BY.call((low, high, &int_list(sizes)[..], Some(self), dtype, NO_LAYOUT, NO_DEVICE, UNPINNED))
@@ -342,6 +352,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::randperm`].
+    #[track_caller]
     pub fn randperm(&self, n: usize) -> Result<Tensor> {
         RANDPERM_BY.call((int(n), Some(self), Some(DType::I64), NO_LAYOUT, NO_DEVICE, UNPINNED))
     }
@@ -350,6 +361,7 @@ impl Generator {
     ///
     /// # Errors
     /// Same as [`Tensor::bernoulli`]. Also if the probabilities are on another kind of device.
+    #[track_caller]
     pub fn bernoulli(&self, probabilities: &Tensor) -> Result<Tensor> {
         BERNOULLI.call((probabilities, Some(self)))
     }

@@ -28,6 +28,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if `from` is greater than `to`, or if [`Tensor::copy_`] fails.
+    #[track_caller]
     pub fn uniform_(&self, from: f64, to: f64) -> Result<()> {
         UNIFORM.call::<_, Tensor>((self, from, to, None::<&Generator>)).map(|_| ())
     }
@@ -36,6 +37,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if `std` is negative, or if [`Tensor::copy_`] fails.
+    #[track_caller]
     pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
         NORMAL.call::<_, Tensor>((self, mean, std, None::<&Generator>)).map(|_| ())
     }
@@ -44,6 +46,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, if `rate` is not positive, or if [`Tensor::copy_`] fails.
+    #[track_caller]
     pub fn exponential_(&self, rate: f64) -> Result<()> {
         EXPONENTIAL.call::<_, Tensor>((self, rate, None::<&Generator>)).map(|_| ())
     }
@@ -52,6 +55,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `p` is not between 0 and 1, or if [`Tensor::copy_`] fails.
+    #[track_caller]
     pub fn bernoulli_(&self, p: f64) -> Result<()> {
         BERNOULLI.call::<_, Tensor>((self, p, None::<&Generator>)).map(|_| ())
     }
@@ -60,6 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the range is empty or does not fit the dtype, or if [`Tensor::copy_`] fails.
+    #[track_caller]
     pub fn random_(&self, low: i64, high: i64) -> Result<()> {
         RANDOM.call::<_, Tensor>((self, low, Some(high), None::<&Generator>)).map(|_| ())
     }

@@ -32,6 +32,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn flip(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Flip, &[self], &Attrs::from(attrs::Dims { dims: ints(dims) }))
     }
@@ -41,6 +42,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer counts than dims, or if a count is negative.
+    #[track_caller]
     pub fn repeat(&self, repeats: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Repeat, &[self], &Attrs::from(Repeat { repeats: ints(repeats) }))
     }
@@ -49,6 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a count is negative.
+    #[track_caller]
     pub fn tile(&self, counts: impl Into<Dims>) -> Result<Tensor> {
         TILE.call((self, counts.into().as_slice()))
     }
@@ -59,6 +62,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no shifts or not one per dim, or if a dim is out of range.
+    #[track_caller]
     pub fn roll(&self, shifts: impl Into<Dims>, dims: impl Into<Dims>) -> Result<Tensor> {
         ROLL.call((self, shifts.into().as_slice(), dims.into().as_slice()))
     }
@@ -80,6 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `dims` are not two different dims.
+    #[track_caller]
     pub fn rot90(&self, n: i64, dims: impl Into<Dims>) -> Result<Tensor> {
         ROT90.call((self, n, dims.into().as_slice()))
     }
@@ -92,6 +97,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn repeat_interleave(&self, repeats: usize, dim: impl Into<Option<i64>>) -> Result<Tensor> {
         REPEAT_INTERLEAVE.call((self, int(repeats), dim.into(), None::<i64>))
     }
@@ -102,6 +108,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range, if a number is negative, if there is not one number per element, or if
     /// [`Tensor::nonzero`] fails.
+    #[track_caller]
     pub fn repeat_interleave_each(&self, repeats: &Tensor, dim: impl Into<Option<i64>>) -> Result<Tensor> {
         REPEAT_INTERLEAVE_EACH.call((self, repeats, dim.into(), None::<i64>))
     }

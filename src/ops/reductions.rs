@@ -32,6 +32,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn sum(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         match Over::of(dims, keepdim) {
             Over::All => SUM_ALL.call((self, None::<DType>)),
@@ -43,6 +44,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn sum_all(&self) -> Result<Tensor> {
         self.sum((), false)
     }
@@ -51,6 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn mean(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         match Over::of(dims, keepdim) {
             Over::All => MEAN_ALL.call((self, None::<DType>)),
@@ -62,6 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating.
+    #[track_caller]
     pub fn mean_all(&self) -> Result<Tensor> {
         self.mean((), false)
     }
@@ -71,6 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn prod(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         call(Op::Prod, &[self], &Attrs::from(Prod { dim, keepdim, dtype: None }))
     }
@@ -79,6 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn prod_all(&self) -> Result<Tensor> {
         PROD_ALL.call((self, None::<DType>))
     }
@@ -88,6 +94,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a reduced dim has no elements, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn amax(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Amax, &[self], &fold(dims, keepdim))
     }
@@ -97,6 +104,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a reduced dim has no elements, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn amin(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Amin, &[self], &fold(dims, keepdim))
     }
@@ -105,6 +113,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no elements.
+    #[track_caller]
     pub fn max_all(&self) -> Result<Tensor> {
         MAX_ALL.call((self,))
     }
@@ -113,6 +122,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no elements.
+    #[track_caller]
     pub fn min_all(&self) -> Result<Tensor> {
         MIN_ALL.call((self,))
     }
@@ -122,6 +132,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim has no elements, or if it is out of range.
+    #[track_caller]
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         MAX_DIM.call((self, dim, keepdim))
     }
@@ -131,6 +142,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim has no elements, or if it is out of range.
+    #[track_caller]
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         MIN_DIM.call((self, dim, keepdim))
     }
@@ -150,6 +162,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn any(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         match Over::of(dims, keepdim) {
             Over::All => ANY.call((self,)),
@@ -162,6 +175,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn all(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         match Over::of(dims, keepdim) {
             Over::All => ALL.call((self,)),
@@ -174,6 +188,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim has no elements, if it is out of range, or if the dtype is bool.
+    #[track_caller]
     pub fn argmax(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         call(Op::Argmax, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
@@ -182,6 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim has no elements, if it is out of range, or if the dtype is bool.
+    #[track_caller]
     pub fn argmin(&self, dim: impl Into<Option<i64>>, keepdim: bool) -> Result<Tensor> {
         call(Op::Argmin, &[self], &Attrs::from(Argmax { dim: dim.into(), keepdim }))
     }
@@ -192,6 +208,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn var(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
         call(Op::Var, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
@@ -201,6 +218,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn std(&self, dims: impl Into<Dims>, correction: impl Into<Scalar>, keepdim: bool) -> Result<Tensor> {
         call(Op::Std, &[self], &Attrs::from(Var { dim: ints(dims), correction: Some(correction.into()), keepdim }))
     }
@@ -210,6 +228,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn logsumexp(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         call(Op::Logsumexp, &[self], &fold(dims, keepdim))
     }
@@ -218,6 +237,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn count_nonzero(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         COUNT_NONZERO.call((self, dims.into().as_slice()))
     }

@@ -45,6 +45,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of elements differs.
+    #[track_caller]
     pub fn reshape(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
         RESHAPE.call((self, sizes.into().as_slice()))
     }
@@ -53,6 +54,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range, or if `start` comes after `end`.
+    #[track_caller]
     pub fn flatten(&self, start: i64, end: i64) -> Result<Tensor> {
         FLATTEN.call((self, start, end))
     }
@@ -62,6 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if the sizes do not fit.
+    #[track_caller]
     pub fn unflatten(&self, dim: i64, sizes: impl Into<Dims>) -> Result<Tensor> {
         UNFLATTEN.call((self, dim, sizes.into().as_slice()))
     }
@@ -70,6 +73,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::view`].
+    #[track_caller]
     pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
         VIEW_AS.call((self, other))
     }
@@ -78,6 +82,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of elements differs.
+    #[track_caller]
     pub fn reshape_as(&self, other: &Tensor) -> Result<Tensor> {
         RESHAPE_AS.call((self, other))
     }
@@ -86,6 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
+    #[track_caller]
     pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
         EXPAND_AS.call((self, other))
     }
@@ -94,6 +100,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
+    #[track_caller]
     pub fn broadcast_to(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
         BROADCAST_TO.call((self, sizes.into().as_slice()))
     }
@@ -105,6 +112,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice, or if the lists have different lengths.
+    #[track_caller]
     pub fn movedim(&self, from: impl Into<Dims>, to: impl Into<Dims>) -> Result<Tensor> {
         MOVEDIM.call((self, from.into().as_slice(), to.into().as_slice()))
     }
@@ -113,6 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range.
+    #[track_caller]
     pub fn swapaxes(&self, axis0: i64, axis1: i64) -> Result<Tensor> {
         SWAPAXES.call((self, axis0, axis1))
     }
@@ -122,6 +131,7 @@ impl Tensor {
 ///
 /// # Errors
 /// If the sizes do not broadcast.
+#[track_caller]
 pub fn broadcast_tensors(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
     BROADCAST_TENSORS.call((&tensor_list(tensors)[..],))
 }
@@ -148,6 +158,7 @@ pub enum Indexing {
 ///
 /// # Errors
 /// If there are no tensors, if one has more than one dim, or if dtypes or devices differ.
+#[track_caller]
 pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
     let word = match indexing {
         Indexing::Ij => "ij",

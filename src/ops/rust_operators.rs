@@ -73,6 +73,7 @@ macro_rules! operator {
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: R) -> Result<Tensor> {
                 Tensor::$method(self, other)
             }
@@ -81,6 +82,7 @@ macro_rules! operator {
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for Tensor {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: R) -> Result<Tensor> {
                 Tensor::$method(&self, other)
             }
@@ -89,6 +91,7 @@ macro_rules! operator {
         impl $Trait<&Tensor> for Result<Tensor> {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: &Tensor) -> Result<Tensor> {
                 Tensor::$method(&self?, other)
             }
@@ -97,6 +100,7 @@ macro_rules! operator {
         impl $Trait<Tensor> for Result<Tensor> {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: Tensor) -> Result<Tensor> {
                 Tensor::$method(&self?, &other)
             }
@@ -121,6 +125,7 @@ macro_rules! number_first {
         impl $Trait<&Tensor> for $number {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: &Tensor) -> Result<Tensor> {
                 Tensor::$method(&Tensor::number(self)?, other)
             }
@@ -129,6 +134,7 @@ macro_rules! number_first {
         impl $Trait<Tensor> for $number {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self, other: Tensor) -> Result<Tensor> {
                 Tensor::$method(&Tensor::number(self)?, &other)
             }
@@ -168,6 +174,7 @@ macro_rules! unary {
         impl $Trait for &Tensor {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self) -> Result<Tensor> {
                 Tensor::$method(self)
             }
@@ -176,6 +183,7 @@ macro_rules! unary {
         impl $Trait for Tensor {
             type Output = Result<Tensor>;
 
+            #[track_caller]
             fn $operator(self) -> Result<Tensor> {
                 Tensor::$method(&self)
             }

@@ -38,6 +38,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::scatter`].
+    #[track_caller]
     pub fn scatter_value(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         SCATTER_VALUE.call((self, dim, index, value.into()))
     }
@@ -84,6 +85,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim or the index is out of range, or if the sizes differ.
+    #[track_caller]
     pub fn select_scatter(&self, src: &Tensor, dim: i64, index: i64) -> Result<Tensor> {
         call(Op::SelectScatter, &[self, src], &Attrs::from(Select { dim, index }))
     }
@@ -93,6 +95,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, if the step is not positive, or if the sizes differ.
+    #[track_caller]
     pub fn slice_scatter(
         &self,
         src: &Tensor,
@@ -110,6 +113,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range, if both are the same, or if the sizes differ.
+    #[track_caller]
     pub fn diagonal_scatter(&self, src: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         call(Op::DiagonalScatter, &[self, src], &Attrs::from(Diagonal { offset, dim1, dim2 }))
     }

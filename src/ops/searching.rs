@@ -52,6 +52,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the sequence has no dims, or if the shapes do not fit.
+    #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, side: Side) -> Result<Tensor> {
         SEARCHSORTED.call((self, values, false, side == Side::Right, None::<&str>, None::<&Tensor>))
     }
@@ -61,6 +62,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the boundaries are not 1-dim.
+    #[track_caller]
     pub fn bucketize(&self, boundaries: &Tensor, side: Side) -> Result<Tensor> {
         BUCKETIZE.call((self, boundaries, false, side == Side::Right))
     }
@@ -69,6 +71,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no memory.
+    #[track_caller]
     pub fn isin(&self, test: &Tensor) -> Result<Tensor> {
         ISIN.call((self, test, false, false))
     }
@@ -88,6 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `xp` and `fp` are not 1-dim and of one size, or if they have no elements.
+    #[track_caller]
     pub fn interp(&self, xp: &Tensor, fp: &Tensor) -> Result<Tensor> {
         if xp.dim() != 1 || xp.sizes() != fp.sizes() || xp.numel() == 0 {
             let what = format!("points of shapes {:?} and {:?}", xp.sizes(), fp.sizes());

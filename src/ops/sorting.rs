@@ -43,6 +43,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn cummax(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         CUMMAX.call((self, dim))
     }
@@ -51,6 +52,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn cummin(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         CUMMIN.call((self, dim))
     }
@@ -64,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn argsort(&self, dim: i64, descending: bool) -> Result<Tensor> {
         call(Op::Argsort, &[self], &Attrs::from(Argsort { stable: true, dim, descending }))
     }
@@ -73,6 +76,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
         SORT.call((self, dim, descending))
     }
@@ -82,6 +86,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if it has fewer than `k` elements.
+    #[track_caller]
     pub fn topk(&self, k: usize, dim: i64, largest: bool) -> Result<(Tensor, Tensor)> {
         TOPK.call((self, int(k), dim, largest, true))
     }

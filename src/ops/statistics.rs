@@ -24,6 +24,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are more than two dims, or if the dtype is bool.
+    #[track_caller]
     pub fn cov(&self, correction: i64) -> Result<Tensor> {
         COV.call((self, correction, None::<&Tensor>, None::<&Tensor>))
     }
@@ -32,6 +33,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::cov`].
+    #[track_caller]
     pub fn corrcoef(&self) -> Result<Tensor> {
         CORRCOEF.call((self,))
     }
@@ -41,6 +43,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype is not floating, or if a dim is out of range or named twice.
+    #[track_caller]
     pub fn nanmean(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         NANMEAN.call((self, Some(dims.into().as_slice()), keepdim, None::<DType>))
     }
@@ -50,6 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn nansum(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         NANSUM.call((self, Some(dims.into().as_slice()), keepdim, None::<DType>))
     }

@@ -260,6 +260,7 @@ impl Tensor {
     /// # Errors
     /// If there are more items than dims, or more than one [`Ellipsis`]. If a number is out of range, if a step is not
     /// positive, or if a tensor does not fit.
+    #[track_caller]
     pub fn i(&self, indices: impl Indices) -> Result<Tensor> {
         let (view, picks) = self.taken(indices.into_items())?;
         if picks.iter().all(Option::is_none) {
@@ -285,6 +286,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::i`] and [`Tensor::copy_`].
+    #[track_caller]
     pub fn set<'a>(&self, indices: impl Indices, value: impl Into<Operand<'a>>) -> Result<()> {
         let (view, picks) = self.taken(indices.into_items())?;
         let value = value.into().tensor()?;

@@ -41,6 +41,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has no data (meta device), or in an abstract trace.
+    #[track_caller]
     pub fn unique(&self) -> Result<Tensor> {
         UNIQUE.call::<_, (Tensor, Tensor, Tensor)>((self, true, false, false)).map(|(values, _, _)| values)
     }
@@ -50,6 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`].
+    #[track_caller]
     pub fn unique_with_counts(&self) -> Result<(Tensor, Tensor, Tensor)> {
         UNIQUE.call((self, true, true, true))
     }
@@ -59,6 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`]. Also if the dim is out of range.
+    #[track_caller]
     pub fn unique_dim(&self, dim: i64) -> Result<(Tensor, Tensor, Tensor)> {
         UNIQUE_DIM.call((self, dim, true, true, true))
     }
@@ -68,6 +71,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique_dim`].
+    #[track_caller]
     pub fn unique_consecutive(&self, dim: impl Into<Option<i64>>) -> Result<(Tensor, Tensor, Tensor)> {
         UNIQUE_CONSECUTIVE.call((self, true, true, dim.into()))
     }
@@ -76,6 +80,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`].
+    #[track_caller]
     pub fn union1d(&self, other: &Tensor) -> Result<Tensor> {
         cat(&[&self.reshape([-1])?, &other.reshape([-1])?], 0)?.unique()
     }
@@ -84,6 +89,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`].
+    #[track_caller]
     pub fn intersect1d(&self, other: &Tensor) -> Result<Tensor> {
         let values = self.unique()?;
         values.masked_select(&values.isin(other)?)
@@ -93,6 +99,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`].
+    #[track_caller]
     pub fn setdiff1d(&self, other: &Tensor) -> Result<Tensor> {
         let values = self.unique()?;
         values.masked_select(&values.isin(other)?.logical_not()?)
@@ -102,6 +109,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::unique`].
+    #[track_caller]
     pub fn setxor1d(&self, other: &Tensor) -> Result<Tensor> {
         self.setdiff1d(other)?.union1d(&other.setdiff1d(self)?)
     }

@@ -26,6 +26,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of elements differs, or if strides cannot express the shape; see [`Tensor::reshape`].
+    #[track_caller]
     pub fn view(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
         call(Op::View, &[self], &Attrs::from(Shape { size: ints(sizes) }))
     }
@@ -34,6 +35,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If `dims` does not name every dim exactly once.
+    #[track_caller]
     pub fn permute(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Permute, &[self], &Attrs::from(attrs::Dims { dims: ints(dims) }))
     }
@@ -42,6 +44,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range.
+    #[track_caller]
     pub fn transpose(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         call(Op::Transpose, &[self], &Attrs::from(Transpose { dim0, dim1 }))
     }
@@ -50,6 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are more than two dims.
+    #[track_caller]
     pub fn t(&self) -> Result<Tensor> {
         call(Op::T, &[self], &[])
     }
@@ -59,6 +63,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim of another size than 1 would change.
+    #[track_caller]
     pub fn expand(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Expand, &[self], &Attrs::from(Expand { size: ints(sizes), implicit: false }))
     }
@@ -67,6 +72,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
+    #[track_caller]
     pub fn squeeze(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         let dims = dims.into();
         let all: Vec<i64> = (0..self.dim() as i64).collect();
@@ -78,6 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range.
+    #[track_caller]
     pub fn unsqueeze(&self, dim: i64) -> Result<Tensor> {
         call(Op::Unsqueeze, &[self], &Attrs::from(Along { dim }))
     }
@@ -86,6 +93,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim or the index is out of range.
+    #[track_caller]
     pub fn select(&self, dim: i64, index: i64) -> Result<Tensor> {
         call(Op::Select, &[self], &Attrs::from(Select { dim, index }))
     }
@@ -95,6 +103,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, or if the step is not positive.
+    #[track_caller]
     pub fn slice(
         &self,
         dim: i64,
@@ -112,6 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Only errors of the dispatcher.
+    #[track_caller]
     pub fn alias(&self) -> Result<Tensor> {
         call(Op::Alias, &[self], &[])
     }
@@ -120,6 +130,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Only errors of the dispatcher.
+    #[track_caller]
     pub fn detach(&self) -> Result<Tensor> {
         call(Op::Detach, &[self], &[])
     }
@@ -129,6 +140,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dim is out of range, or if both are the same.
+    #[track_caller]
     pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         call(Op::Diagonal, &[self], &Attrs::from(Diagonal { offset, dim1, dim2 }))
     }
@@ -138,6 +150,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dim is out of range, if no window fits, or if the step is 0.
+    #[track_caller]
     pub fn unfold(&self, dim: i64, size: usize, step: usize) -> Result<Tensor> {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let attrs = Unfold { dimension: dim, size: count(size), step: count(step) };
@@ -149,6 +162,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is not one stride per size, if a number is negative, or if the storage is too short.
+    #[track_caller]
     pub fn as_strided(
         &self,
         sizes: impl Into<Dims>,
@@ -164,6 +178,7 @@ impl Tensor {
     /// # Errors
     /// If the widths differ, and the last dim is missing, not dense or not divisible. Also if the other strides or the
     /// offset are not divisible.
+    #[track_caller]
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         call(Op::ViewDtype, &[self], &Attrs::from(ViewDtype { dtype: Some(dtype) }))
     }

@@ -2,6 +2,7 @@
 //!
 //! A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
 
+use super::place::Place;
 use super::report::{Moment, Profile, Row};
 use crate::json::Json;
 use std::time::Duration;
@@ -56,6 +57,9 @@ impl Profile {
             let mut args = vec![("calls", Json::Count(row.calls))];
             if !row.detail.is_empty() {
                 args.push(("ops", text(&row.detail)));
+            }
+            if let Some(place) = &row.place {
+                args.push(("at", text(place.to_string())));
             }
             if let Some(tier) = row.tier {
                 args.push(("tier", text(tier)));
@@ -112,6 +116,7 @@ fn row(row: &Row) -> Json {
         ("kind", text(row.kind.name())),
         ("name", text(&row.name)),
         ("detail", text(&row.detail)),
+        ("place", row.place.as_ref().map_or(Json::Null, place)),
         ("tier", row.tier.map_or(Json::Null, text)),
         ("threads", row.threads.map_or(Json::Null, count)),
         ("calls", Json::Count(row.calls)),
@@ -126,6 +131,11 @@ fn row(row: &Row) -> Json {
         ("roof", row.roof.map_or(Json::Null, Json::Number)),
         ("fresh_allocations", Json::Count(row.fresh_allocations)),
     ])
+}
+
+fn place(place: &Place) -> Json {
+    let line = ("line", Json::Count(place.line.into()));
+    Json::Object(vec![("file", text(place.file.clone())), line, ("scope", text(&*place.scope))])
 }
 
 fn moment(moment: &Moment) -> Json {

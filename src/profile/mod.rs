@@ -9,12 +9,15 @@
 //! asking whether this one is costs one load and one branch.
 
 mod export;
+mod place;
 mod recorder;
 mod report;
 mod text;
 
+pub use place::{Place, scope};
 pub use report::{Event, EventKind, Kind, Memory, Moment, Profile, Row, TimedSpan};
 
+pub(crate) use place::{Located, locate, locate_in_file, place, place_key};
 pub(crate) use recorder::{
     Conditions, MemorySample, Span, Subject, Work, begin, event, is_on, key_of, n_spans, open, uncounted,
 };

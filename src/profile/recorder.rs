@@ -1,5 +1,6 @@
 //! The recorder of a thread: open spans, a tally per subject, and rings of what happened last.
 
+use super::place::Place;
 use super::report::{Event, EventKind, Kind, Moment, TimedSpan};
 use crate::error::{Error, Result};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -65,6 +66,8 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     /// What it computes, for kernels.
     pub(crate) detail: String,
+    /// Where it is called.
+    pub(crate) place: Option<Place>,
     pub(crate) tier: Option<&'static str>,
     /// Threads that run it.
     pub(crate) threads: Option<usize>,

@@ -1,5 +1,6 @@
 //! A profile as plain data.
 
+use super::place::Place;
 use super::recorder::{Conditions, Recording, Session, Tally};
 use crate::error::{Error, Result};
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub struct Row {
     pub name: String,
     /// The ops of a kernel.
     pub detail: String,
+    /// Where it is called: operators that are called from several lines have a row for each. For kernels, the call
+    /// that its first op comes from.
+    pub place: Option<Place>,
     /// The code tier of a kernel.
     pub tier: Option<&'static str>,
     /// The threads that ran it, if they are known.
@@ -198,6 +202,7 @@ impl Row {
             kind: tally.kind,
             name: tally.subject.name,
             detail: tally.subject.detail,
+            place: tally.subject.place,
             tier: tally.subject.tier,
             threads: tally.subject.threads,
             calls: tally.calls,

@@ -50,6 +50,9 @@ impl Profile {
         if !row.detail.is_empty() {
             write!(f, " {}", shortened(&row.detail))?;
         }
+        if let Some(place) = &row.place {
+            write!(f, " at {place}")?;
+        }
         writeln!(f)
     }
 

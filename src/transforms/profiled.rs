@@ -53,8 +53,9 @@ pub(super) fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> 
         Some(op) if read.is_some() => work(op, stack),
         Some(_) | None => Work::default(),
     };
-    let mut span = profile::open(Kind::Operator, (operator.address() as u64, 0), || Subject {
+    let mut span = profile::open(Kind::Operator, (operator.address() as u64, profile::place_key()), || Subject {
         name: operator.name().to_string(),
+        place: profile::place(),
         held: Some(Box::new(operator.clone())),
         ..Subject::default()
     });

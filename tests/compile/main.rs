@@ -6,6 +6,7 @@ mod calibration;
 mod capture;
 mod explain;
 mod functions;
+mod places;
 mod profile;
 #[path = "../common/values.rs"]
 mod values;

@@ -49,6 +49,7 @@ impl Explain {
                 node: node.clone(),
                 role: role(graph, id),
                 source: source(built, id),
+                place: built.place(id).cloned(),
                 group: None,
             })
             .collect();

@@ -82,6 +82,10 @@ impl Explain {
         let (index, colour) = (group.index, colour(group.index));
         write!(out, "<tr data-group=\"{index}\"><td class=\"number\" style=\"background:{colour}\">{index}</td>")?;
         write!(out, "<td>{}</td><td>{tier}</td><td>{}", group.kind.meaning(), Escaped(&self.calls(group)))?;
+        let lines = self.lines(group);
+        if !lines.is_empty() {
+            write!(out, "<p class=\"note\">at {}</p>", Escaped(&lines))?;
+        }
         if let Some(reason) = &group.declined {
             write!(out, "<p class=\"note\">declined: {}</p>", Escaped(&reason.to_string()))?;
         }

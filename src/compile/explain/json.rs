@@ -12,6 +12,7 @@ use crate::fusion::role::Role;
 use crate::ir::text::NodeText;
 use crate::ir::{NodeId, NodeKind, Op};
 use crate::json::Json;
+use crate::profile::Place;
 use std::fmt;
 use std::time::Duration;
 
@@ -123,8 +124,14 @@ fn node(report: &NodeReport) -> Json {
         ("type", text(&report.node.ty)),
         ("bytes", count(report.node.ty.bytes())),
         ("source", option(report.source.as_ref(), source)),
+        ("place", option(report.place.as_ref(), place)),
         ("group", option(report.group, count)),
     ])
+}
+
+fn place(place: &Place) -> Json {
+    let line = ("line", Json::Count(place.line.into()));
+    Json::Object(vec![("file", text(&place.file)), line, ("scope", text(&place.scope))])
 }
 
 fn source(source: &Source) -> Json {

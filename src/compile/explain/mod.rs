@@ -28,6 +28,7 @@ use crate::device::Device;
 use crate::error::Reason;
 use crate::fusion::role::Role;
 use crate::ir::{Node, NodeId, Op};
+use crate::profile::Place;
 use std::fmt;
 use std::time::Duration;
 
@@ -175,6 +176,8 @@ pub struct NodeReport {
     pub role: Role,
     /// The traced call that it comes from. `None` for inputs and numbers.
     pub source: Option<Source>,
+    /// Where that call stands in the program, if it is known.
+    pub place: Option<Place>,
     /// The kernel that computes it.
     pub group: Option<usize>,
 }

@@ -1,8 +1,16 @@
 //! Reports as text: totals, one line per kernel, one line per kept edge, and one hint per reason.
 
-use super::{Decision, Explain, Group, counted};
+use super::{Decision, Edge, Explain, Group, counted};
 use crate::compile::pipeline::times;
+use crate::ir::NodeId;
+use crate::profile::Place;
+use std::cmp::Reverse;
 use std::fmt;
+
+/// Edges that are shown for one reason; the others are counted.
+const SHOWN_PER_REASON: usize = 4;
+/// Lines that are shown for one kernel.
+const SHOWN_LINES: usize = 8;
 
 impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +45,8 @@ impl fmt::Display for Explain {
                 write!(f, ", measured {:.1?}", measured.least)?;
             }
             write!(f, ": ")?;
-            writeln!(f, "{}", self.calls(group))?;
+            let lines = self.lines(group);
+            writeln!(f, "{}{}{lines}", self.calls(group), if lines.is_empty() { "" } else { " at " })?;
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;
             }
@@ -57,15 +66,68 @@ impl fmt::Display for Explain {
 }
 
 impl Explain {
-    /// The kept edges with their reasons, then a hint per reason.
+    /// The kept edges by reason, those that cost most first, then a hint per reason.
     pub(super) fn kept_text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        for edge in &self.edges {
-            if let Decision::Kept { reason, bytes, .. } = &edge.decision {
+        for (bytes, edges) in self.kept_by_reason() {
+            for edge in edges.iter().take(SHOWN_PER_REASON) {
+                let Decision::Kept { reason, bytes, .. } = &edge.decision else { continue };
                 let (producer, consumer) = (self.name(edge.producer), self.name(edge.consumer));
-                writeln!(f, "not fused: {producer} -> {consumer} ({bytes} bytes): {reason}")?;
+                write!(f, "not fused: {producer} -> {consumer} ({bytes} bytes): {reason}")?;
+                match [edge.producer, edge.consumer].map(|node| self.place(node)) {
+                    [Some(one), Some(other)] if one != other => writeln!(f, "; {one} -> {other}")?,
+                    [_, Some(place)] | [Some(place), None] => writeln!(f, "; at {place}")?,
+                    [None, None] => writeln!(f)?,
+                }
+            }
+            if let Some(more) = edges.len().checked_sub(SHOWN_PER_REASON).filter(|&more| more > 0) {
+                let edges = counted(more, "edge");
+                writeln!(f, "not fused: {edges} more for the last reason, {bytes} bytes with those above")?;
             }
         }
         self.kept_reasons().iter().try_for_each(|reason| writeln!(f, "hint ({reason}): {}", reason.hint()))
+    }
+
+    /// The kept edges with the bytes that they cost, by reason. The most bytes come first, in both lists.
+    fn kept_by_reason(&self) -> Vec<(usize, Vec<&Edge>)> {
+        let mut all: Vec<(usize, Vec<&Edge>)> = Vec::new();
+        for wanted in self.kept_reasons() {
+            let is_it = |edge: &&Edge| matches!(&edge.decision, Decision::Kept { reason, .. } if reason == wanted);
+            let mut edges: Vec<&Edge> = self.kept().filter(is_it).collect();
+            edges.sort_by_key(|edge| Reverse(edge.bytes()));
+            all.push((edges.iter().map(|edge| edge.bytes()).sum(), edges));
+        }
+        all.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        all
+    }
+
+    /// Where in the program the call of a node stands, if that is known.
+    pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
+        self.nodes.get(node.index())?.place.as_ref()
+    }
+
+    /// The lines of the calls in a group, each once, in order: `src/main.rs:12, 14`.
+    pub(super) fn lines(&self, group: &Group) -> String {
+        let mut places: Vec<&Place> = Vec::new();
+        for place in group.nodes.iter().filter_map(|&node| self.place(node)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let mut out = String::new();
+        let mut last: Option<&Place> = None;
+        for place in places.iter().take(SHOWN_LINES) {
+            let separator = if out.is_empty() { "" } else { ", " };
+            out += separator;
+            match last {
+                Some(last) if last.file == place.file && last.scope == place.scope => out += &place.line.to_string(),
+                Some(_) | None => out += &place.to_string(),
+            }
+            last = Some(place);
+        }
+        if places.len() > SHOWN_LINES {
+            out += ", …";
+        }
+        out
     }
 
     /// The ops of a group in order. Ops of one composite call are grouped: `softmax(amax, sub, exp, sum, div), relu`.

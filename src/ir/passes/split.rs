@@ -53,6 +53,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
         let is_cotangent = matches!(node.kind, NodeKind::Input(index) if cotangents.contains(&(index as usize)));
         let belongs = first[id] || (matches!(node.kind, NodeKind::Input(_)) && !is_cotangent);
         let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
+        forward.set_place(joint.place(id).cloned());
         moved.push(match (belongs && !is_cotangent, args) {
             (true, Some(args)) => Some(forward.copy(node, &args)),
             (true, None) => {
@@ -95,6 +96,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
         let is_number = matches!(node.kind, NodeKind::Number(_) | NodeKind::Extent(_));
         if placed[id].is_none() && second[id] && (!first[id] || is_number) {
             let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| placed[arg]).collect();
+            backward.set_place(joint.place(id).cloned());
             placed[id] = args.map(|args| backward.copy(node, &args));
         }
     }
@@ -130,6 +132,7 @@ pub fn extract(graph: &Graph, given: &[NodeId], wanted: &[NodeId]) -> Result<(Gr
             others.push(index as usize);
         }
         let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
+        part.set_place(graph.place(id).cloned());
         moved[id] = args.map(|args| part.copy(node, &args));
     }
     let outputs: Option<Vec<NodeId>> = wanted.iter().map(|&node| moved[node]).collect();

@@ -6,6 +6,7 @@ use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::{elementwise_strides, same_strides};
 use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, Strides, TensorType};
+use crate::profile::place;
 use crate::runtime;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
@@ -375,6 +376,7 @@ impl Recording {
     }
 
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
+        self.graph.set_place(place());
         let node = |tensor: &Tensor| if op.is_window() { self.memory_node(tensor) } else { self.node(tensor) };
         let mut args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
         if let (true, Some(number)) = (op.is_view(), tensors.first().and_then(Tensor::as_number)) {
@@ -401,6 +403,7 @@ impl Recording {
 
     /// The values after `source` was copied into `target`: of `target` itself, and of the bases that it is a view of.
     pub(super) fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
+        self.graph.set_place(place());
         let mut value = self.node(source)?;
         self.node(target)?;
         if target.numel() == 0 {
