@@ -8,6 +8,7 @@ mod check;
 mod data;
 mod explain;
 mod inspect;
+mod profile;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Times eager and compiled calls.
     Bench(bench::Arguments),
+    /// Shows where the time of calls goes, by kernel or by operator.
+    Profile(profile::Arguments),
 }
 
 /// What a command found.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments, json),
         Command::Explain(arguments) => explain::run(&arguments, json),
         Command::Bench(arguments) => bench::run(&arguments, json),
+        Command::Profile(arguments) => profile::run(&arguments, json),
     };
     match outcome {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

@@ -72,6 +72,17 @@ fn explain_and_bench_make_inputs_up() {
 }
 
 #[test]
+fn profiles_show_kernels_and_lines_of_the_source() {
+    let path = model("encoder.pt2");
+    check(&["profile", text(&path), "--calls", "2"], 0, &["kernel", "GB/s", "captures 0"]);
+    let trace = std::env::temp_dir().join(format!("opfuse-trace-{}.json", std::process::id()));
+    check(&["profile", text(&path), "--eager", "--calls", "2", "--trace", text(&trace)], 0, &["op aten::", ".py:"]);
+    assert!(std::fs::read_to_string(&trace).expect("it was written").contains("traceEvents"));
+    std::fs::remove_file(trace).expect("it is there");
+    check(&["profile", text(&path), "--json"], 0, &["opfuse.profile/1"]);
+}
+
+#[test]
 fn what_cannot_be_done_has_an_exit_code() {
     check(&["inspect", "/none.pt2"], 3, &["/none.pt2", "cannot be opened"]);
     check(&["inspect", text(&model("bert.npz"))], 3, &["models/"]);
