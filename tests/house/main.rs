@@ -135,6 +135,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/product/narrow.rs",
     "runtime/product/pack.rs",
     "runtime/product/piece.rs",
+    "runtime/product/small.rs",
     "runtime/product/tile.rs",
     "runtime/product/vector.rs",
     "runtime/product/windows.rs",

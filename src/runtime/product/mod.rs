@@ -13,6 +13,7 @@ mod gather;
 mod narrow;
 mod pack;
 mod piece;
+mod small;
 mod tile;
 mod vector;
 mod windows;
@@ -28,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, TensorType};
 use format::Format;
 use piece::{ProductPiece, even};
+use small::{Matrices, Small};
 use std::ops::Range;
 use tile::Multiply;
 pub(super) use windows::of_windows;
@@ -131,9 +133,12 @@ impl Rows {
     }
 }
 
-fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
+fn multiply<T: Small>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
     let ProductShape { batch, m, k, n, left, right, .. } = shape;
     let cut = Cut::new([batch, m, k, n]);
+    if let Some(run) = small::function::<T>(Isa::best(), &shape) {
+        return multiply_small(run, a, b, out, shape, &cut);
+    }
     let one = |index: usize| {
         let (matrix, rows, columns) = cut.part(index);
         let (row, column) = (rows.start, columns.start);
@@ -161,6 +166,23 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
         }
     };
     pool::run(cut.parts(), cut.threads, &one);
+}
+
+/// Computes all matrices of a batch, some per part.
+fn multiply_small<T: Small>(run: small::Run<T>, a: &Array, b: &Array, out: &Array, shape: ProductShape, cut: &Cut) {
+    let count = shape.batch.div_ceil(PARTS * cut.threads);
+    let one = |index: usize| {
+        let [a, b, c] = [a, b, out].map(|array| array.ptr().cast::<T>());
+        let all = Matrices { a, b, c, shape };
+        let matrices = index * count..shape.batch.min((index + 1) * count);
+        #[allow(unsafe_code, reason = "matrices are raw pointers")]
+        // SAFETY: as for other products, operands and result are inside their storages, and each index writes its own
+        // matrices. The function is for a level of this processor.
+        unsafe {
+            run(&all, matrices);
+        }
+    };
+    pool::run(shape.batch.div_ceil(count), cut.threads, &one);
 }
 
 /// How the results of a batch of products are cut into parts for threads.
