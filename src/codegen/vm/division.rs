@@ -55,38 +55,47 @@ impl Quotient for i64 {
 /// The remainder of a division toward zero; it has the sign of the dividend.
 pub(super) trait FloatRemainder: Sized {
     fn remainder(self, divisor: Self) -> Self;
+    /// The remainder where the divider finds it, without branches, and whether it does.
+    fn usual_remainder(self, divisor: Self) -> (Self, bool);
 }
 
 impl FloatRemainder for f32 {
     #[inline(always)]
     fn remainder(self, divisor: f32) -> f32 {
+        match self.usual_remainder(divisor) {
+            (remainder, true) => remainder,
+            (_, false) => self % divisor,
+        }
+    }
+    #[inline(always)]
+    fn usual_remainder(self, divisor: f32) -> (f32, bool) {
         let (a, b) = (f64::from(self), f64::from(divisor));
         let quotient = (a / b).trunc();
+        // Also right for an infinite divisor, whose product with 0 would be NaN.
+        let rest = if quotient == 0.0 { self } else { ((a - quotient * b) as f32).copysign(self) };
         // False for NaN: of a divisor of 0, of an infinite dividend, and of NaNs.
-        if quotient.abs() < EXACT_QUOTIENT {
-            // Also right for an infinite divisor, whose product with 0 would be NaN.
-            return if quotient == 0.0 { self } else { ((a - quotient * b) as f32).copysign(self) };
-        }
-        self % divisor
+        (rest, quotient.abs() < EXACT_QUOTIENT)
     }
 }
 
 impl FloatRemainder for f64 {
     #[inline(always)]
     fn remainder(self, divisor: f64) -> f64 {
+        match self.usual_remainder(divisor) {
+            (remainder, true) => remainder,
+            (_, false) => self % divisor,
+        }
+    }
+    #[inline(always)]
+    fn usual_remainder(self, divisor: f64) -> (f64, bool) {
         let quotient = (self / divisor).trunc();
         // Below the least normal number the product's error would not be a double.
         let is_normal = self.abs() >= f64::MIN_POSITIVE * NEAR_QUOTIENT;
-        if quotient.abs() < NEAR_QUOTIENT && is_normal {
-            if quotient == 0.0 {
-                return self;
-            }
-            let remainder = (-quotient).mul_add(divisor, self);
-            let is_over = remainder != 0.0 && (remainder < 0.0) != (self < 0.0);
-            let remainder = if is_over { remainder + divisor.abs().copysign(self) } else { remainder };
-            return remainder.copysign(self);
-        }
-        self % divisor
+        let rest = (-quotient).mul_add(divisor, self);
+        let is_over = (rest != 0.0) & ((rest < 0.0) != (self < 0.0));
+        let rest = if is_over { rest + divisor.abs().copysign(self) } else { rest };
+        let rest = if quotient == 0.0 { self } else { rest.copysign(self) };
+        (rest, (quotient.abs() < NEAR_QUOTIENT) & is_normal)
     }
 }
 

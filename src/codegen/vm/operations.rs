@@ -22,6 +22,10 @@ pub(super) trait Native: Element {
     fn neg(self) -> Self;
     fn abs(self) -> Self;
     fn rem(self, o: Self) -> Self;
+    /// Whether [`Native::usual_rem`] is quicker.
+    const HAS_USUAL_REMAINDER: bool;
+    /// The remainder without branches, and whether it is right.
+    fn usual_rem(self, o: Self) -> (Self, bool);
 }
 
 /// Prims on integers; bools are bytes and take part in the logic.
@@ -72,6 +76,11 @@ macro_rules! integers {
             #[inline(always)]
             fn rem(self, o: $int) -> $int {
                 Quotient::remainder(self, o)
+            }
+            const HAS_USUAL_REMAINDER: bool = false;
+            #[inline(always)]
+            fn usual_rem(self, o: $int) -> ($int, bool) {
+                (Native::rem(self, o), true)
             }
         }
         impl Whole for $int {
@@ -126,6 +135,11 @@ macro_rules! floats {
             #[inline(always)]
             fn rem(self, o: $float) -> $float {
                 FloatRemainder::remainder(self, o)
+            }
+            const HAS_USUAL_REMAINDER: bool = true;
+            #[inline(always)]
+            fn usual_rem(self, o: $float) -> ($float, bool) {
+                FloatRemainder::usual_remainder(self, o)
             }
         }
         impl Canonical for $float {
@@ -362,8 +376,24 @@ binary! {
     Shr<Whole> |a, b| -> T { a.shr(b) }
     ShrU<Whole> |a, b| -> T { a.shru(b) }
     Quot<Whole> |a, b| -> T { a.quot(b) }
-    Rem<Native> |a, b| -> T { a.rem(b) }
     IntPow<Whole> |a, b| -> T { a.pow(b) }
+}
+
+/// The remainder of a division toward zero.
+pub(super) struct Rem<T>(PhantomData<T>);
+impl<T: Native> Binary for Rem<T> {
+    type A = T;
+    type B = T;
+    type Out = T;
+    const HAS_USUAL: bool = T::HAS_USUAL_REMAINDER;
+    #[inline(always)]
+    fn apply(a: T, b: T) -> T {
+        a.rem(b)
+    }
+    #[inline(always)]
+    fn usual(a: T, b: T) -> (T, bool) {
+        a.usual_rem(b)
+    }
 }
 
 /// `a * b + c`, rounded once.

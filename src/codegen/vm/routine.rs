@@ -63,7 +63,14 @@ pub(super) trait Binary {
     type A: Copy + Default;
     type B: Copy + Default;
     type Out: Copy + Default;
+    /// Whether [`Binary::usual`] is quicker than [`Binary::apply`].
+    const HAS_USUAL: bool = false;
     fn apply(a: Self::A, b: Self::B) -> Self::Out;
+    /// The result without branches, so that vectors compute it, and whether it is right.
+    #[inline(always)]
+    fn usual(a: Self::A, b: Self::B) -> (Self::Out, bool) {
+        (Self::apply(a, b), true)
+    }
 }
 
 /// An operation on three elements.
@@ -136,6 +143,17 @@ macro_rules! level {
             $(#[target_feature(enable = $feature)])?
             #[inline]
             fn block2<O: Binary>(out: &mut [O::Out; BLOCK], a: &[O::A; BLOCK], b: &[O::B; BLOCK]) {
+                if O::HAS_USUAL {
+                    let mut n_right = 0;
+                    for i in 0..BLOCK {
+                        let (value, is_right) = O::usual(a[i], b[i]);
+                        out[i] = value;
+                        n_right += u32::from(is_right);
+                    }
+                    if n_right == BLOCK as u32 {
+                        return;
+                    }
+                }
                 for i in 0..BLOCK {
                     out[i] = O::apply(a[i], b[i]);
                 }
