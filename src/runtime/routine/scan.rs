@@ -53,7 +53,9 @@ pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> 
 
 /// Lines that are accumulated together. The elements of one line wait for each other; those of several do not.
 const TOGETHER: usize = 8;
-/// The same for lines whose elements are neighbours, as along the first dim of a matrix.
+/// Elements of a line that are copied at a time.
+const PIECE: usize = 64;
+/// Lines that are accumulated together if their elements are neighbours, as along the first dim of a matrix.
 const NEIGHBOURS: usize = 64;
 
 fn accumulate<T: Element>(
@@ -101,7 +103,7 @@ fn together<T: Element>(
     combine: &impl Fn(T::Running, T::Running) -> T::Running,
 ) {
     let mut running = [start; TOGETHER];
-    if line.steps != [1, 1] || lines[1] < line.len {
+    if line.steps != [1, 1] {
         for i in 0..line.len {
             let at = [at[0] + i * line.steps[0], at[1] + i * line.steps[1]];
             for (n, running) in running.iter_mut().enumerate() {
@@ -111,19 +113,23 @@ fn together<T: Element>(
         }
         return;
     }
-    // As slices, the bounds of each line are checked once.
-    let from: [&[T]; TOGETHER] = std::array::from_fn(|n| &from[at[0] + n * lines[0]..][..line.len]);
-    let mut rest = &mut to[at[1]..];
-    let to: [&mut [T]; TOGETHER] = std::array::from_fn(|n| {
-        let step = if n + 1 < TOGETHER { lines[1] } else { line.len };
-        let (own, later) = std::mem::take(&mut rest).split_at_mut(step);
-        rest = later;
-        &mut own[..line.len]
-    });
-    for i in 0..line.len {
-        for n in 0..TOGETHER {
-            running[n] = combine(running[n], from[n][i].run());
-            to[n][i] = T::settle(running[n]);
+    // Lines whose distance is a power of two share a few sets of the cache, so pieces of them are copied.
+    let mut piece = [[T::zeroed(); TOGETHER]; PIECE];
+    for first in (0..line.len).step_by(PIECE) {
+        let n = PIECE.min(line.len - first);
+        for nth in 0..TOGETHER {
+            let from = &from[at[0] + nth * lines[0] + first..][..n];
+            piece.iter_mut().zip(from).for_each(|(row, &element)| row[nth] = element);
+        }
+        for row in &mut piece[..n] {
+            for (running, element) in running.iter_mut().zip(row) {
+                *running = combine(*running, element.run());
+                *element = T::settle(*running);
+            }
+        }
+        for nth in 0..TOGETHER {
+            let to = &mut to[at[1] + nth * lines[1] + first..][..n];
+            to.iter_mut().zip(&piece).for_each(|(to, row)| *to = row[nth]);
         }
     }
 }
