@@ -6,7 +6,8 @@
 //! traced, or seen by modes.
 
 use crate::autograd::hook;
-use crate::autograd::node::{BackwardCall, Edge, Node, reserve};
+use crate::autograd::node::{BackwardCall, Edge, Node, ResultType, reserve};
+use crate::autograd::parts::{Part, Sum};
 use crate::dispatch::key::grad_mode::set_grad_enabled;
 use crate::dispatch::key::local::is_tracing;
 use crate::error::{Error, Result};
@@ -90,7 +91,7 @@ struct Task {
     /// The number of the next recorded call when the pass started.
     started: u64,
     /// Gradients that have arrived, by node and result.
-    arrived: HashMap<usize, Gradients>,
+    arrived: HashMap<usize, SmallVec<[Option<Sum>; 1]>>,
     /// The number of edges into a node that have not delivered yet.
     missing: HashMap<usize, usize>,
     wanted: Wanted,
@@ -231,20 +232,47 @@ impl Task {
                 return Ok(());
             }
         }
-        let slots = self.arrived.entry(key(&edge.node)).or_default();
-        if slots.len() <= edge.output {
-            slots.resize(edge.output + 1, None);
-        }
-        let slot = &mut slots[edge.output];
-        *slot = Some(match slot.take() {
-            Some(before) => before.add(&gradient)?,
-            None => gradient,
-        });
+        let mut sum = self.slot(edge).take().unwrap_or_default();
+        sum.add(gradient, &|part| self.alone(part))?;
+        *self.slot(edge) = Some(sum);
         Ok(())
     }
 
+    /// What has arrived at an edge.
+    fn slot(&mut self, edge: &Edge) -> &mut Option<Sum> {
+        let slots = self.arrived.entry(key(&edge.node)).or_default();
+        if slots.len() <= edge.output {
+            slots.resize_with(edge.output + 1, || None);
+        }
+        &mut slots[edge.output]
+    }
+
+    /// The gradient of a part among zeros.
+    fn alone(&self, part: &Part) -> Result<Tensor> {
+        let results = self.apply(&part.node, SmallVec::from_iter([Some(part.gradient.clone())]))?;
+        let missing = || Error::Internal { message: "a part has no gradient".into() };
+        results.into_iter().next().flatten().ok_or_else(missing)
+    }
+
+    /// The gradient of a call that took a part of its operand, if it may wait for those of other parts.
+    fn part(&self, node: &Arc<Node>, gradients: &Gradients) -> Option<Part> {
+        let (place, gradient) = (node.function.place()?, gradients.first()?.clone()?);
+        let edge = node.next.first()?.as_ref()?.resolved(self.started)?;
+        let is_end = match &self.wanted {
+            Wanted::Contributions(edges) => edges.iter().flatten().any(|one| one.is_same(edge)),
+            Wanted::Leaves | Wanted::Sums(_) => false,
+        };
+        let fits = |result: &ResultType| result.dtype == gradient.dtype() && *result.sizes() == place.sizes[..];
+        // A hook may have returned a gradient of another shape, which is an error of the call itself.
+        let is_own = node.results.first().is_some_and(|own| own.sizes() == gradient.sizes());
+        let waits = !is_end && is_own && edge.node.results.get(edge.output).is_some_and(fits);
+        waits.then(|| Part { node: node.clone(), gradient, place: place.clone() })
+    }
+
     fn visit(&mut self, node: &Arc<Node>, ready: &mut BinaryHeap<Ready>) -> Result<()> {
-        let mut gradients = self.arrived.remove(&key(node)).unwrap_or_default();
+        let sums = self.arrived.remove(&key(node)).unwrap_or_default();
+        let total = |sum: Option<Sum>| sum.map_or(Ok(None), |sum| sum.total(&|part| self.alone(part)));
+        let mut gradients: Gradients = sums.into_iter().map(total).collect::<Result<_>>()?;
         gradients.resize(node.results.len().max(gradients.len()), None);
         let hooks = node.hooks().clone();
         for (output, gradient) in gradients.iter_mut().enumerate() {
@@ -263,7 +291,8 @@ impl Task {
             }
         }
         let works = self.wanted.edges().is_none() || self.useful.contains(&key(node));
-        let results = match works && gradients.iter().any(Option::is_some) {
+        let mut part = if works { self.part(node, &gradients) } else { None };
+        let results = match works && part.is_none() && gradients.iter().any(Option::is_some) {
             true => self.apply(node, gradients)?,
             false => Vec::new(),
         };
@@ -271,7 +300,9 @@ impl Task {
         for edge in &node.next {
             let gradient = results.next().flatten();
             let Some(edge) = edge.as_ref().and_then(|edge| edge.resolved(self.started)) else { continue };
-            if let Some(gradient) = gradient {
+            if let Some(part) = part.take() {
+                self.slot(edge).get_or_insert_default().parts.push(part);
+            } else if let Some(gradient) = gradient {
                 self.deliver(edge, fitted(node, &edge.node, edge.output, gradient)?)?;
             }
             let missing = self.missing.get_mut(&key(&edge.node)).expect("every edge was counted");

@@ -18,6 +18,8 @@ pub(crate) mod inplace_or_view;
 pub(crate) mod kernel;
 mod meta;
 mod node;
+mod parts;
+mod place;
 mod program;
 mod row;
 mod saved;

@@ -4,6 +4,7 @@
 //! are no cycles. A long tape is dropped without deep recursion.
 
 use crate::autograd::hook::Hook;
+use crate::autograd::place::Place;
 use crate::autograd::tape::Places;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -49,6 +50,11 @@ pub(crate) trait Backward: Send + Sync {
     /// If a value is missing, or if the call cannot be copied.
     fn copy(&self, _places: &Places<'_>) -> Result<Box<dyn Backward>> {
         Err(Error::Internal { message: format!("a recorded call of {} cannot be copied", self.name()) })
+    }
+
+    /// Where the part lies that the call took from its operand, if that is all it did.
+    fn place(&self) -> Option<&Place> {
+        None
     }
 
     /// The tape that has taken the place of this call.
