@@ -61,6 +61,12 @@ const SHORT_LOOP: usize = 8;
 /// Elements from which a loop is worth vectorizing with strides.
 const LONG_LOOP: usize = 64;
 
+/// Fewest elements of a loop that is vectorized because operands are dense along it, though outputs are not.
+const DENSE_LOOP: usize = 16;
+/// Fewest operands that are far apart along the outputs' loop and dense along the other one: each would be transposed,
+/// where otherwise the outputs are.
+const DENSE_OPERANDS: usize = 2;
+
 /// Most bytes of a row that is staged once for all rows.
 const MAX_SHARED_BYTES: usize = 256 << 10;
 /// Rows from which the copy pays.
@@ -154,7 +160,7 @@ impl Geometry {
         plan.merge(|access| &mut access.rows, |plan| &mut plan.rows);
         plan.merge(|access| &mut access.inner, |plan| &mut plan.inner);
         if !kernel.has_folds() {
-            plan.split_row(order);
+            plan.split_row(kernel, order);
         }
         if plan.inner.is_empty() {
             plan.inner.push(1);
@@ -222,15 +228,48 @@ impl Geometry {
     }
 
     /// Moves a row loop inside: the last one, or a longer one where the last is too short to be worth starting.
-    fn split_row(&mut self, order: LoopOrder) {
+    fn split_row(&mut self, kernel: &Kernel, order: LoopOrder) {
         let Some(last) = self.rows.len().checked_sub(1) else { return };
+        let operands: Vec<(&Operand, &[usize])> =
+            kernel.operands.iter().zip(&self.operands).map(|(operand, access)| (operand, &access.rows[..])).collect();
+        let has_gathers = self.operands.iter().any(|access| access.gather.is_some());
+        let dense = match order {
+            LoopOrder::OfMemory if !has_gathers => dense_row(&self.rows, &operands),
+            LoopOrder::OfMemory | LoopOrder::Given => None,
+        };
         let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP;
         let longer = (0..last).rev().find(|&index| is_short && self.rows[index] >= LONG_LOOP);
-        let index = longer.unwrap_or(last);
+        let index = dense.or(longer).unwrap_or(last);
         self.inner.push(self.rows.remove(index));
         self.each(|access| {
             let stride = access.rows.remove(index);
             access.inner.push(stride);
+        });
+        if order == LoopOrder::OfMemory {
+            self.move_dense_row(kernel);
+        }
+    }
+
+    /// Makes the loop along which an operand is dense the last row loop, where the operand is far apart along the
+    /// vector loop. Machine code stages such an operand by transposing it (`native::transposed`).
+    fn move_dense_row(&mut self, kernel: &Kernel) {
+        let Some(last) = self.rows.len().checked_sub(1) else { return };
+        let apart = |stride: usize| (stride as isize).unsigned_abs();
+        let is_transposed_by = |at: usize| {
+            self.operands.iter().zip(&kernel.operands).any(|(access, operand)| {
+                let is_far = apart(self.lane_stride(access)) > CACHE_LINE && access.gather.is_none();
+                operand.source == Source::Memory && is_far && apart(access.rows[at]) == operand.dtype.size()
+            })
+        };
+        if is_transposed_by(last) {
+            return;
+        }
+        let Some(at) = (0..last).rev().find(|&at| self.rows[at] >= DENSE_LOOP && is_transposed_by(at)) else { return };
+        let size = self.rows.remove(at);
+        self.rows.push(size);
+        self.each(|access| {
+            let stride = access.rows.remove(at);
+            access.rows.push(stride);
         });
     }
 
@@ -318,6 +357,26 @@ impl Geometry {
             Lanes::Inner
         }
     }
+}
+
+/// A loop before the last one along which all operands are dense, where several are far apart along the last one. So it
+/// is for the channels of windows whose outputs have the channels in front.
+pub(super) fn dense_row(rows: &[usize], operands: &[(&Operand, &[usize])]) -> Option<usize> {
+    // In a matrix the operands are transposed.
+    let last = rows.len().checked_sub(1).filter(|&last| last >= 2)?;
+    let in_memory = || operands.iter().filter(|(operand, _)| operand.source == Source::Memory);
+    let is_far = |stride: usize| (stride as isize).unsigned_abs() > CACHE_LINE;
+    if in_memory().filter(|(_, strides)| is_far(strides[last])).count() < DENSE_OPERANDS {
+        return None;
+    }
+    let is_dense = |at: usize, operand: &Operand, strides: &[usize]| strides[at] == operand.dtype.size();
+    // Numbers of a loop that are the same in all others, such as the weights of channels, are gathered once.
+    let fits = |at: usize| {
+        let is_shared = |strides: &[usize]| (0..rows.len()).all(|other| other == at || strides[other] == 0);
+        in_memory().all(|(operand, strides)| is_dense(at, operand, strides) || is_shared(strides))
+            && in_memory().filter(|(operand, strides)| is_dense(at, operand, strides)).count() >= DENSE_OPERANDS
+    };
+    (0..last).rev().find(|&at| rows[at] >= DENSE_LOOP && fits(at))
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ impl Tier {
         let is_uncovered = |(slot, access): (usize, &Access)| {
             is_far(access) && !transposed.contains(&slot) && !gathered.contains(&slot)
         };
-        let jumps = geometry.operands.iter().enumerate().any(is_uncovered) || geometry.outputs.iter().any(is_far);
+        let outputs = (kernel.operands.len()..).zip(&geometry.outputs);
+        let jumps = geometry.operands.iter().enumerate().chain(outputs).any(is_uncovered);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;
         // The vm reads strided elements one by one.

@@ -9,10 +9,10 @@
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
 //! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
 
-use super::geometry::{Access, CACHE_LINE};
+use super::geometry::{Access, CACHE_LINE, dense_row};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
-use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
+use crate::ir::{Combine, DType};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
@@ -105,7 +105,26 @@ fn is_smooth(kernel: &Kernel, rows: &[usize], operands: &[Access], outputs: &[Ac
         operand.source == Source::Iota || stride == 0 || stride == bytes || stride <= most
     };
     let moves = operands.iter().any(|access| access.rows[lanes] != 0);
-    moves && first.rows[lanes] <= CACHE_LINE && operands.iter().zip(&kernel.operands).all(is_near)
+    if moves && first.rows[lanes] <= CACHE_LINE && operands.iter().zip(&kernel.operands).all(is_near) {
+        return true;
+    }
+    // Each operand becomes several, so one of them is enough for `dense_row`.
+    let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(first.rows[at]));
+    let sizes: SmallVec<[usize; 6]> = order.iter().map(|&at| rows[at]).collect();
+    let strides: Vec<SmallVec<[usize; 6]>> =
+        operands.iter().map(|access| order.iter().map(|&at| access.rows[at]).collect()).collect();
+    let each = kernel.operands.iter().zip(&strides).flat_map(|(operand, strides)| [(operand, &strides[..]); 2]);
+    is_transposed(first, operands, kernel, lanes) && dense_row(&sizes, &each.collect::<Vec<_>>()).is_some()
+}
+
+/// Whether what is read and written has four or eight bytes, which vectors transpose.
+fn is_transposed(first: &Access, operands: &[Access], kernel: &Kernel, lanes: usize) -> bool {
+    let mut moving = operands.iter().zip(&kernel.operands).filter(|(access, _)| access.rows[lanes] != 0);
+    let has_width = |dtype: DType| matches!(dtype.size(), 4 | 8);
+    first.rows[lanes] <= CACHE_LINE
+        && kernel.outputs.iter().all(|output| has_width(output.dtype))
+        && moving.all(|(_, operand)| operand.source == Source::Iota || has_width(operand.dtype))
 }
 
 /// The index of an inner element along each loop, row-major.
@@ -227,6 +246,10 @@ impl Unroller<'_> {
             let zero = self.emit(Kind::Lit(Lit::number(ty, 0.0)), &[], ty);
             partial[0] = self.prim(Prim::Add, &[partial[0], zero]);
         }
+        for later in FOLD_LANES..partial.len() {
+            partial[later % FOLD_LANES] = self.combined(combine, partial[later % FOLD_LANES], partial[later]);
+        }
+        partial.truncate(FOLD_LANES);
         let mut half = FOLD_LANES / 2;
         while half > 0 {
             for upper in half..partial.len() {
@@ -285,7 +308,6 @@ mod tests {
     use crate::codegen::interp;
     use crate::codegen::kernel::Output;
     use crate::codegen::launch::Faults;
-    use crate::ir::DType;
 
     const ROWS: usize = 7;
 
@@ -336,7 +358,7 @@ mod tests {
     #[test]
     fn unrolled_folds_have_the_bits_of_folds() {
         let numbers = [0.1, -0.0, 0.0, 1e30, -1e30, f32::NAN, 3.5, f32::INFINITY, -0.0, 3.5, f32::NEG_INFINITY, 1e-40];
-        let memory: Vec<u8> = numbers.iter().cycle().take(64).flat_map(|x| x.to_le_bytes()).collect();
+        let memory: Vec<u8> = numbers.iter().cycle().take(96).flat_map(|x| x.to_le_bytes()).collect();
         let arithmetic = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
         for combine in arithmetic {
             for dtype in [DType::F32, DType::I32, DType::U8, DType::BF16] {

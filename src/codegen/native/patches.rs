@@ -1,4 +1,4 @@
-//! Runs launches patch by patch, on copies of some operands.
+//! Runs launches patch by patch, on copies of some operands and outputs.
 //!
 //! A patch is a few neighbouring rows and lanes. [`super::transposed`] and [`super::deinterleaved`] say which operands
 //! are staged and how. The copies are contiguous along the lanes and stay in a near cache.
@@ -8,6 +8,7 @@
 use super::code::Code;
 use super::launch::{self, row_offset};
 use super::staged::StagedCode;
+use super::transpose::transpose;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::{SmallVec, smallvec};
@@ -59,6 +60,8 @@ impl Patches {
         // Words keep every element aligned.
         let mut copies: Vec<Vec<u64>> =
             staged.operands.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
+        let mut results: Vec<Vec<u64>> =
+            staged.outputs.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
@@ -75,18 +78,41 @@ impl Patches {
                     // has room for a patch.
                     unsafe { (self.copy)(&block) };
                     operands[slot] = copy.as_ptr().cast();
-                    patch.operands[slot] =
-                        Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None };
+                    let is_shared = strides[0] == 0;
+                    patch.operands[slot] = self.dense(bytes);
+                    if is_shared {
+                        patch.operands[slot].rows[0] = 0;
+                    }
                 }
-                let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
+                let mut outputs: SmallVec<[*mut u8; 4]> = pointers.outputs.into();
+                let mut written: SmallVec<[Access; 1]> = SmallVec::new();
+                for (&(slot, bytes), result) in staged.outputs.iter().zip(&mut results) {
+                    outputs[slot] = result.as_mut_ptr().cast();
+                    written.push(std::mem::replace(&mut patch.outputs[slot], self.dense(bytes)));
+                }
+                let of_patch = Pointers { operands: &operands, outputs: &outputs };
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
                 unsafe {
                     let part = Part { outer: 0..rows, lanes: 0..lanes };
                     launch::run(code, &staged.codes.shape, &patch, of_patch, &part, faults);
                 }
+                for ((&(slot, bytes), result), access) in staged.outputs.iter().zip(&results).zip(&written) {
+                    let to = pointers.outputs[slot].wrapping_offset(access.base as isize);
+                    let (from, pitch) = (result.as_ptr().cast(), access.inner[0].cast_signed() / bytes as isize);
+                    // SAFETY: the code has written the patch's elements, and the caller vouches for those of the
+                    // output, whose rows are contiguous.
+                    unsafe { transpose(from, self.lanes * bytes, to, pitch.cast_unsigned(), bytes, lanes, rows) };
+                }
             }
             row += rows;
         }
+    }
+}
+
+impl Patches {
+    /// How code accesses a copy.
+    fn dense(&self, bytes: usize) -> Access {
+        Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None }
     }
 }
 

@@ -102,6 +102,8 @@ impl NativeProgram {
         let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
         if self.codes.classes.contains(&Class::Strided) {
             if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
+                // A patch of an output is written to a cache.
+                let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
                 return unsafe { transposed::PATCHES.run(code, staged, geometry, pointers, part, faults) };
@@ -144,7 +146,7 @@ impl NativeProgram {
             return None;
         }
         let compile = || StagedCode::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
-        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots))
+        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, self.kernel.operands.len()))
     }
 }
 

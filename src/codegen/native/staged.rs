@@ -1,4 +1,4 @@
-//! A kernel compiled for contiguous copies of some operands.
+//! A kernel compiled for contiguous copies of some operands and outputs.
 //!
 //! It is the same kernel's code with these operands contiguous. [`super::transposed`], [`super::deinterleaved`] and
 //! [`super::gathered`] say what is staged when.
@@ -15,10 +15,13 @@ pub(super) struct StagedCode {
     pub(super) codes: Codes,
     /// Per staged operand, its number and the bytes of an element.
     pub(super) operands: SmallVec<[(usize, usize); 4]>,
+    /// The same for outputs.
+    pub(super) outputs: SmallVec<[(usize, usize); 1]>,
 }
 
 impl StagedCode {
-    /// Compiles `kernel` for copies of the operands in `slots`; the others have the given classes, in such rows.
+    /// Compiles `kernel` for copies of the operands and outputs in `slots`, where outputs follow operands; the others
+    /// have the given classes, in such rows.
     ///
     /// # Errors
     /// The reason why no code is made for it.
@@ -32,12 +35,18 @@ impl StagedCode {
         let mut classes: SmallVec<[Class; 8]> = classes.into();
         slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
         let codes = Codes::new(compile, kernel, &classes, rows)?;
-        let operands = slots.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
-        Ok(StagedCode { codes, operands })
+        let n_operands = kernel.operands.len();
+        let (operands, outputs): (SmallVec<[usize; 4]>, SmallVec<[usize; 4]>) =
+            slots.iter().copied().partition(|&slot| slot < n_operands);
+        let operands = operands.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
+        let outputs = outputs.iter().map(|&slot| slot - n_operands);
+        let outputs = outputs.map(|slot| (slot, kernel.outputs[slot].dtype.size())).collect();
+        Ok(StagedCode { codes, operands, outputs })
     }
 
-    /// Whether it was compiled for copies of these operands.
-    pub(super) fn is_for(&self, slots: &[usize]) -> bool {
-        self.operands.iter().map(|&(slot, _)| slot).eq(slots.iter().copied())
+    /// Whether it was compiled for copies of these operands and outputs of a kernel with so many operands.
+    pub(super) fn is_for(&self, slots: &[usize], n_operands: usize) -> bool {
+        let outputs = self.outputs.iter().map(|&(slot, _)| n_operands + slot);
+        self.operands.iter().map(|&(slot, _)| slot).chain(outputs).eq(slots.iter().copied())
     }
 }
