@@ -16,10 +16,10 @@ use crate::ir::{Combine, DType};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
-/// Most inner elements of a fold that is unrolled: one per partial result.
-const MAX_ELEMENTS: usize = FOLD_LANES;
+/// Most inner elements of a fold that is unrolled: windows of 7 by 7 have 49.
+const MAX_ELEMENTS: usize = 2 * FOLD_LANES;
 /// Most operands of an unrolled kernel.
-const MAX_OPERANDS: usize = 96;
+const MAX_OPERANDS: usize = 160;
 /// Most instructions of an unrolled kernel.
 const MAX_INSTS: usize = 768;
 /// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
@@ -383,9 +383,9 @@ mod tests {
             unroll(&kernel, &[ROWS], &[count], &[access(row, 4), access(0, 1)], &[access(4, 0)]).is_some()
         };
         assert!(
-            is_unrolled(32, 4)
+            is_unrolled(64, 4)
                 && is_unrolled(4, 16)
-                && !is_unrolled(33, 4)
+                && !is_unrolled(65, 4)
                 && !is_unrolled(8, 32)
                 && !is_unrolled(1, 4)
         );
