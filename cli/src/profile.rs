@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// Profile eager calls: a row per operator and line of the Python source.
     #[arg(long)]
     eager: bool,
+    /// A file for a page of HTML.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// A file for a trace that Chrome and Perfetto open.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -39,6 +42,9 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Fallible<Outcome> {
     called?;
     if let Some(path) = &arguments.trace {
         write(path, profile.to_chrome_trace())?;
+    }
+    if let Some(path) = &arguments.html {
+        write(path, profile.to_html())?;
     }
     match json {
         true => println!("{}", profile.to_json()),

@@ -112,7 +112,7 @@ fn subjects(built: &Built, traced: &Traced) -> Vec<Subject> {
             let (operations, roof) = arithmetic.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             let multiplies = matches!(step.kind, StepKind::Product | StepKind::Blocks(_));
             Subject {
-                name: format!("{traced}, {} {kernel}", kind(step)),
+                name: format!("{} {kernel} of {traced}", kind(step)),
                 detail: ops(built, step),
                 place: step.nodes.iter().find_map(|&node| built.place(node).cloned()),
                 threads: multiplies.then(|| (operations as usize / (2 * WORTH_A_THREAD)).clamp(1, available)),

@@ -30,6 +30,7 @@ impl Profile {
         });
         let memory = Json::Object(vec![
             ("start", count(self.memory.start)),
+            ("fresh_allocations", Json::Count(self.memory.fresh_allocations)),
             ("peak", self.memory.peak.as_ref().map_or(Json::Null, moment)),
             ("timeline", Json::List(self.memory.timeline.iter().map(moment).collect())),
         ]);

@@ -9,6 +9,7 @@
 //! asking whether this one is costs one load and one branch.
 
 mod export;
+mod html;
 mod place;
 mod recorder;
 mod report;

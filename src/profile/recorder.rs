@@ -166,7 +166,7 @@ pub(super) struct Session {
     /// Time that the recorder took to describe subjects. It belongs to no span.
     paused: Duration,
     sample: fn() -> MemorySample,
-    last: MemorySample,
+    pub(super) last: MemorySample,
     known: FxHashMap<(Kind, u64, u64), u32>,
     open: Vec<Open>,
     pub(super) tallies: Vec<Tally>,

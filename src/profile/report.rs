@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What a part of a program cost: times per operator, kernel and call, the last spans, and the memory in use.
 ///
 /// [`crate::profile()`] makes it. Every view of it is a function of this data: a table (`Display`),
-/// [`Profile::to_json`], and [`Profile::to_chrome_trace`].
+/// [`Profile::to_json`], [`Profile::to_html`], and [`Profile::to_chrome_trace`].
 #[derive(Debug, Clone)]
 pub struct Profile {
     /// The time from beginning to end, without what the profiler took to describe what it met.
@@ -126,6 +126,8 @@ pub enum EventKind {
 pub struct Memory {
     /// Bytes in use at the beginning.
     pub start: usize,
+    /// Allocations that took memory from the system.
+    pub fresh_allocations: u64,
     /// The most bytes in use after a span, with the span's row. `None` if there was no span.
     pub peak: Option<Moment>,
     /// The bytes in use after each span of [`Profile::spans`].
@@ -175,6 +177,7 @@ impl Profile {
             dropped_events: session.n_dropped_events,
             memory: Memory {
                 start: session.start.live,
+                fresh_allocations: session.last.fresh.saturating_sub(session.start.fresh),
                 peak: session.peak.map(moved),
                 timeline: session.moments.into_iter().map(moved).collect(),
             },
@@ -233,6 +236,18 @@ impl Row {
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 8] = [
+        Kind::Operator,
+        Kind::Kernel,
+        Kind::Call,
+        Kind::Backward,
+        Kind::Node,
+        Kind::Capture,
+        Kind::Compile,
+        Kind::Scope,
+    ];
+
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {

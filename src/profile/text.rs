@@ -58,14 +58,13 @@ impl Profile {
 
     fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |kind: Kind| self.of_kind(kind).map(|row| row.calls).sum::<u64>();
-        let fresh = self.rows.iter().filter(|row| row.fresh_allocations > 0).map(|row| row.fresh_allocations);
         let breaks = self.events.len() as u64 + self.dropped_events;
         writeln!(
             f,
-            "captures {}, compiles {}, graph breaks {breaks}, allocations from the system {} at most",
+            "captures {}, compiles {}, graph breaks {breaks}, allocations from the system {}",
             count(Kind::Capture),
             count(Kind::Compile),
-            fresh.max().unwrap_or(0)
+            self.memory.fresh_allocations
         )?;
         let memory = &self.memory;
         write!(f, "memory: {} at the start", megabytes(memory.start))?;
@@ -101,7 +100,7 @@ fn megabytes(bytes: usize) -> String {
 }
 
 /// A time with three digits and its unit.
-fn time(time: Duration) -> String {
+pub(super) fn time(time: Duration) -> String {
     let nanos = time.as_nanos() as f64;
     match nanos {
         ..1e3 => format!("{nanos:.0}ns"),
@@ -112,7 +111,7 @@ fn time(time: Duration) -> String {
 }
 
 /// A number with about three digits.
-fn three(value: f64) -> String {
+pub(super) fn three(value: f64) -> String {
     match value.abs() {
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),

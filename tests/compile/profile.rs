@@ -222,6 +222,10 @@ fn json_and_traces_parse() -> Result<()> {
         (covered, end) = (covered + time, start + time);
     }
     assert!((covered - profile.covered.as_nanos() as f64 / 1e3).abs() < 1.0);
+    let page = profile.to_html();
+    assert_eq!(page.matches("<rect ").count(), profile.spans.len());
+    assert_eq!(page.matches("<tr>").count(), 1 + profile.rows.len());
+    assert!(page.contains("aten::exp") && !page.contains("http"), "{page}");
     let text = profile.to_string();
     assert!(text.contains("wall") && text.contains("built in") && text.contains("op aten::exp"), "{text}");
     Ok(())

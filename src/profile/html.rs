@@ -1,0 +1,218 @@
+//! A profile as one self-contained page: a timeline, the memory in use, and a table of rows.
+//!
+//! The page loads nothing, and works without scripts. Its script zooms the timeline and filters the table.
+
+use super::report::{Kind, Profile, Row, TimedSpan};
+use super::text;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// Spans that the timeline shows: the longest.
+const MAX_SHOWN: usize = 4000;
+/// Units of the picture from its left to its right.
+const WIDTH: f64 = 1200.0;
+/// The height of one level of spans.
+const LEVEL: f64 = 18.0;
+/// The height of the picture of the memory.
+const MEMORY: f64 = 80.0;
+
+impl Profile {
+    /// The profile as one self-contained page of HTML.
+    pub fn to_html(&self) -> String {
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\">\n<title>opfuse: where the time went</title>\n<style>\n\
+             {STYLE}</style>\n</head>\n<body>\n<main>\n<h1>Where the time went</h1>\n"
+        );
+        self.page(&mut out).expect("writing to a string works");
+        let _ = write!(out, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+        out
+    }
+
+    fn page(&self, out: &mut String) -> fmt::Result {
+        let share = 100.0 * self.covered.as_secs_f64() / self.wall.as_secs_f64().max(1e-12);
+        writeln!(
+            out,
+            "<p class=\"headline\">{} of wall time, {} of it in spans ({share:.1} %), {} threads. The roof is that of \
+             the cost model&#39;s rates: {}.</p>",
+            text::time(self.wall),
+            text::time(self.covered),
+            self.threads,
+            Escaped(&self.rates)
+        )?;
+        self.timeline(out)?;
+        self.memory_line(out)?;
+        self.table(out)?;
+        if !self.events.is_empty() {
+            writeln!(out, "<h2>Events</h2>\n<ul>")?;
+            for event in &self.events {
+                let (kind, what) = (event.kind.name(), Escaped(&event.what));
+                writeln!(out, "<li>{kind} at {}: {what}</li>", text::time(event.at))?;
+            }
+            writeln!(out, "</ul>")?;
+        }
+        Ok(())
+    }
+
+    fn timeline(&self, out: &mut String) -> fmt::Result {
+        let mut shown: Vec<&TimedSpan> = self.spans.iter().collect();
+        shown.sort_by_key(|span| std::cmp::Reverse(span.time));
+        let n_hidden = shown.len().saturating_sub(MAX_SHOWN);
+        shown.truncate(MAX_SHOWN);
+        let levels = shown.iter().map(|span| span.depth + 1).max().unwrap_or(0);
+        let height = LEVEL * levels as f64;
+        writeln!(out, "<h2>Timeline</h2>\n<p>{}</p>", self.about(n_hidden))?;
+        write!(out, "<p class=\"keys\">")?;
+        let buttons = [("in", "Zoom in"), ("out", "Zoom out"), ("left", "Earlier"), ("right", "Later"), ("all", "All")];
+        for (zoom, name) in buttons {
+            write!(out, "<button type=\"button\" data-zoom=\"{zoom}\">{name}</button> ")?;
+        }
+        writeln!(out, "</p>")?;
+        writeln!(
+            out,
+            "<svg id=\"timeline\" role=\"img\" aria-label=\"Spans over time, inner spans below outer ones\" \
+             viewBox=\"0 0 {WIDTH} {height}\" preserveAspectRatio=\"none\" style=\"height:{height}px\">"
+        )?;
+        for span in shown {
+            let row = &self.rows[span.row];
+            let (x, width) = (self.x(span.start), (self.x(span.time)).max(0.05));
+            let (y, colour) = (LEVEL * span.depth as f64, colour(row.kind));
+            let (name, time) = (Escaped(&row.name), text::time(span.time));
+            writeln!(
+                out,
+                "<rect x=\"{x:.3}\" y=\"{y}\" width=\"{width:.3}\" height=\"{:.0}\" fill=\"{colour}\">\
+                 <title>{} {name}: {time} at {}</title></rect>",
+                LEVEL - 2.0,
+                row.kind.name(),
+                text::time(span.start)
+            )?;
+        }
+        writeln!(out, "</svg>")
+    }
+
+    fn about(&self, n_hidden: usize) -> String {
+        let mut about = String::from("Inner spans stand below outer ones.");
+        for kind in Kind::ALL {
+            if self.of_kind(kind).next().is_some() {
+                let (colour, name) = (colour(kind), kind.name());
+                about += &format!(" <span class=\"key\" style=\"border-color:{colour}\">{name}</span>");
+            }
+        }
+        if n_hidden > 0 {
+            about += &format!(" The {n_hidden} shortest spans are not shown.");
+        }
+        if self.dropped_spans > 0 {
+            about += &format!(" The first {} spans were dropped.", self.dropped_spans);
+        }
+        about
+    }
+
+    fn memory_line(&self, out: &mut String) -> fmt::Result {
+        let Some(peak) = self.memory.peak else { return Ok(()) };
+        let row = &self.rows[peak.row];
+        writeln!(
+            out,
+            "<h2>Memory</h2>\n<p>{:.1} MB at the start, at most {:.1} MB after {} {}.</p>",
+            self.memory.start as f64 / 1e6,
+            peak.live as f64 / 1e6,
+            row.kind.name(),
+            Escaped(&row.name)
+        )?;
+        let height = |live: usize| MEMORY * (1.0 - live as f64 / peak.live.max(self.memory.start).max(1) as f64);
+        let mut points = format!("0,{:.2}", height(self.memory.start));
+        let step = self.memory.timeline.len().div_ceil(MAX_SHOWN).max(1);
+        for moment in self.memory.timeline.iter().step_by(step) {
+            write!(points, " {:.3},{:.2}", self.x(moment.at), height(moment.live))?;
+        }
+        writeln!(
+            out,
+            "<svg id=\"memory\" role=\"img\" aria-label=\"Bytes in use over time\" viewBox=\"0 0 {WIDTH} {MEMORY}\" \
+             preserveAspectRatio=\"none\" style=\"height:{MEMORY}px\"><polyline points=\"{points}\"></polyline></svg>"
+        )
+    }
+
+    /// A time as units of the picture.
+    fn x(&self, time: Duration) -> f64 {
+        WIDTH * time.as_secs_f64() / self.wall.as_secs_f64().max(1e-12)
+    }
+
+    fn table(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "<h2>Rows</h2>\n<p><label>Search <input id=\"search\" type=\"search\"></label></p>\n<table>\n<thead><tr>"
+        )?;
+        for head in ["what", "calls", "own", "least", "median", "GB/s", "GFLOP/s", "roof", "threads"] {
+            write!(out, "<th scope=\"col\">{head}</th>")?;
+        }
+        writeln!(out, "</tr></thead>\n<tbody>")?;
+        let most = self.rows.iter().map(|row| row.own).max().unwrap_or_default().as_secs_f64().max(1e-12);
+        for row in &self.rows {
+            self.table_row(out, row, most)?;
+        }
+        writeln!(out, "</tbody>\n</table>")
+    }
+
+    fn table_row(&self, out: &mut String, row: &Row, most: f64) -> fmt::Result {
+        let number = |value: Option<f64>| value.map_or("–".into(), text::three);
+        write!(out, "<tr><td>{} {}", row.kind.name(), Escaped(&row.name))?;
+        if let Some(tier) = row.tier {
+            write!(out, " [{tier}]")?;
+        }
+        let place = row.place.as_ref().map(|place| place.to_string()).unwrap_or_default();
+        for note in [&row.detail, &place].into_iter().filter(|note| !note.is_empty()) {
+            write!(out, "<p class=\"note\">{}</p>", Escaped(note))?;
+        }
+        let share = 100.0 * row.own.as_secs_f64() / most;
+        write!(out, "<div class=\"bar\" style=\"width:{share:.0}%;background:{}\"></div></td>", colour(row.kind))?;
+        let roof = row.roof.map_or("–".into(), |roof| format!("{:.0} %", 100.0 * roof));
+        let threads = row.threads.map_or("–".into(), |threads| threads.to_string());
+        for cell in [
+            row.calls.to_string(),
+            text::time(row.own),
+            text::time(row.least),
+            text::time(row.median),
+            number(row.gigabytes_per_second()),
+            number(row.gigaflops_per_second()),
+            roof,
+            threads,
+        ] {
+            write!(out, "<td class=\"number\">{cell}</td>")?;
+        }
+        writeln!(out, "</tr>")
+    }
+}
+
+/// Colours that differ in lightness, too.
+const fn colour(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Operator => "#3b7dd8",
+        Kind::Kernel => "#2a9d5c",
+        Kind::Call => "#a8d5ba",
+        Kind::Backward => "#f3c969",
+        Kind::Node => "#e08e2b",
+        Kind::Capture => "#c9a0dc",
+        Kind::Compile => "#8e44ad",
+        Kind::Scope => "#c8ccd4",
+    }
+}
+
+/// Text without markup.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
