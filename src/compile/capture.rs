@@ -64,8 +64,9 @@ pub(super) fn first<A, F: Function<A>>(
     let apply = |handles: &[Tensor]| applied(function, &inputs.with_tensors(handles));
     let tensors = |output: &F::Output| {
         let mut tensors = Flat::of(output).tensors.into_vec();
+        let n_results = tensors.len();
         tensors.extend(tracer::shared_bases(&tensors));
-        tensors
+        (tensors, n_results)
     };
     tracer::trace_first(runner, reads, &inputs.tensors, apply, tensors)
 }
@@ -89,13 +90,17 @@ pub(super) fn on_shapes<A, F: Function<A>>(
         Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((outputs, _, joint), captured): (_, Captured) =
+    let ((outputs, gradients, joint), captured): (_, Captured) =
         tracer::trace_with(reads, before, changing, &inputs.tensors, traced, all)?;
     if let (Ok(trace), true) = (&captured, gpu_of(inputs.tensors.iter().chain(&outputs)).is_some()) {
         let lifted = trace.lifted.iter().filter_map(tracer::Lifted::device);
         if let Some(reason) = mixed_devices(&inputs.tensors, outputs.iter().filter_map(device).chain(lifted)) {
             return Ok(Err(reason));
         }
+    }
+    drop((outputs, gradients));
+    if captured.as_ref().is_ok_and(tracer::Trace::keeps_values) {
+        return Ok(Err(NotCaptured::KeepsTensors.into()));
     }
     Ok(captured.map(|trace| (trace, joint)))
 }

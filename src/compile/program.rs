@@ -95,6 +95,7 @@ impl Program {
             mut inference,
             has_repeats,
             numbers: _,
+            kept: _,
         } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
@@ -141,7 +142,7 @@ impl Program {
         if n_kept_back != joint.differentiable.len() {
             return Err(Error::invalid("trace", "the backward pass reads a tensor that the function did not"));
         }
-        lifted.truncate(lifted.len() - n_kept_back);
+        lifted.retain(|lifted| !matches!(lifted, Lifted::Declared));
         let n_inputs = n_given + lifted.len();
         let cotangents: Vec<usize> = (n_inputs..n_inputs + n_kept_back).collect();
         let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
@@ -289,7 +290,7 @@ impl Program {
 
     /// Like [`Program::run`], with the lifted inputs of another trace that fits.
     pub(super) fn run_with(&self, inputs: &[&Tensor], lifted: &[Lifted]) -> Result<Flat> {
-        self.run_by(inputs, &[], &lifted[..self.lifted.len()], Tuned::run)
+        self.run_by(inputs, &[], lifted, Tuned::run)
     }
 
     /// Like [`Program::run`] with these lifted inputs, where `run` runs the executable.

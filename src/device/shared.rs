@@ -226,6 +226,11 @@ impl<T: Pooled> Shared<T> {
         self.counts().load(Ordering::Acquire) % WEAK > STRONG
     }
 
+    /// The number of strong handles, this one among them. Other threads may change it at any time.
+    pub fn n_strong(&self) -> usize {
+        (self.counts().load(Ordering::Acquire) % WEAK) as usize
+    }
+
     #[inline(always)]
     fn counts(&self) -> &AtomicU64 {
         // SAFETY: the memory lives as long as there are handles. The reference is to the counts alone.

@@ -425,6 +425,11 @@ impl Tensor {
         self.0.has_others()
     }
 
+    /// The number of clones of the handle, this one among them.
+    pub(crate) fn n_handles(&self) -> usize {
+        self.0.n_strong()
+    }
+
     /// A number that identifies the tensor in this process. Clones of a handle share it.
     pub fn id(&self) -> u64 {
         self.0.id
@@ -476,7 +481,7 @@ fn device_keys(device: Device) -> KeySet {
     const META: KeySet = KeySet::from_keys(&[K::Meta, K::AutogradMeta, K::ADInplaceOrView]);
     const PRIVATE: KeySet =
         KeySet::from_keys(&[K::PrivateUse1, K::AutogradPrivateUse1, K::ADInplaceOrView, K::AutocastPrivateUse1]);
-    let all = match device.kind {
+    match device.kind {
         DeviceKind::Cpu => CPU,
         DeviceKind::Cuda => CUDA,
         DeviceKind::Meta => META,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ir::Scalar;
 use crate::tensor::handle::Tensor;
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A question about one tensor, whose answer is yes or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

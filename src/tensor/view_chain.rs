@@ -158,7 +158,8 @@ pub(crate) fn apply<V: Values>(values: &mut V, base: &V::Value, chain: &[ViewSte
     chain.iter().try_fold(base.clone(), |view, step| values.call(step.op, &[&view], &step.attrs))
 }
 
-/// The base after `value`, which has the view's sizes and dtype, was written through the view.
+/// The base after `value`, which has the view's sizes and dtype, was written through the view. A value without elements
+/// changes nothing.
 ///
 /// # Errors
 /// If a step cannot be inverted, because several elements of the view are one element of the base.
@@ -169,6 +170,10 @@ pub(crate) fn write_back<V: Values>(
     value: &V::Value,
 ) -> Result<V::Value> {
     let Some((step, rest)) = chain.split_first() else { return Ok(value.clone()) };
+    if values.sizes(value).contains(&0) {
+        // Nothing is written, even where several elements of a view would be one of the base.
+        return Ok(base.clone());
+    }
     let value = match rest {
         [] => value.clone(),
         rest => {

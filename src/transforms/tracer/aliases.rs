@@ -84,7 +84,11 @@ impl OutputAlias {
 /// Bases that several of these outputs are views of, or that were written to, and that are neither inputs nor outputs.
 /// They become outputs, so that the views can be rebuilt.
 pub(crate) fn shared_bases(outputs: &[Tensor]) -> Vec<Tensor> {
-    with_recording(|recording| recording.shared_bases(outputs)).unwrap_or_default()
+    let bases = |recording: &mut Recording| {
+        recording.hide_made();
+        recording.shared_bases(outputs)
+    };
+    with_recording(bases).unwrap_or_default()
 }
 
 impl Recording {

@@ -35,7 +35,7 @@ use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
 use crate::transforms::tracer::session::{BREAK, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
 use indexmap::IndexMap;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -74,7 +74,8 @@ pub enum NoTrace {
     Gradients,
 }
 
-/// Calls `function` for the first time, with handles of `inputs`. `outputs` returns the tensors of a result.
+/// Calls `function` for the first time, with handles of `inputs`. `outputs` returns the tensors of a result, with the
+/// bases of results after them, and the number of results.
 ///
 /// # Errors
 /// An error of the function, or of a deferred call.
@@ -83,7 +84,7 @@ pub fn trace_first<R>(
     reads: Reads,
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
-    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+    outputs: impl FnOnce(&R) -> (Vec<Tensor>, usize),
 ) -> Result<First<R>> {
     crate::dispatch::load()?;
     let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
@@ -94,8 +95,8 @@ pub fn trace_first<R>(
     let (traced, _) = record(recording, || {
         let result = function(&handles)?;
         let nested = || Err(NoTrace::Break(NotCaptured::NestedTrace.into()));
-        let outputs = outputs(&result);
-        let whole = with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
+        let (outputs, n_results) = outputs(&result);
+        let whole = with_recording(|recording| recording.whole(&outputs, n_results)).unwrap_or_else(nested);
         Ok((result, whole))
     });
     // A write may have given an input a history.
@@ -168,6 +169,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     recording.written.clear();
     recording.laid_out.clear();
     recording.lifted.clear();
+    recording.made.clear();
     let effects = std::mem::take(&mut recording.effects);
     deferral.filled.retain(|_, (first, _)| !first.is_gone());
     let computes = |(_, node): (NodeId, &crate::ir::Node)| matches!(node.kind, NodeKind::Op(_));
@@ -254,13 +256,14 @@ fn laid_out(result: &Array, named: &Named) -> Result<Array> {
 impl Recording {
     /// The trace of a function with these results, if nothing was computed and it is valid for other calls. Also the
     /// keys that were drawn.
-    fn whole(&mut self, outputs: &[Tensor]) -> Result<(Trace, Vec<Tensor>), NoTrace> {
+    fn whole(&mut self, outputs: &[Tensor], n_results: usize) -> Result<(Trace, Vec<Tensor>), NoTrace> {
         let has_gradients = self.deferral.as_ref().is_some_and(|deferral| deferral.has_gradients);
         if has_gradients || !self.gradients.is_empty() {
             return Err(NoTrace::Gradients);
         }
         self.forget_lost_views();
-        if self.broken.is_none() && self.is_kept_elsewhere(outputs) {
+        self.hide_made();
+        if self.broken.is_none() && self.is_kept_elsewhere(outputs, n_results) {
             return Err(NoTrace::Keeps);
         }
         let trace = self.finish(outputs).map_err(NoTrace::Break)?;
@@ -269,14 +272,6 @@ impl Recording {
         let keys = drawn.map(|(key, _)| key.clone()).collect();
         self.uncount_writes();
         Ok((trace, keys))
-    }
-
-    /// Whether a live handle refers to a value that is not an input, an output or the base of an output.
-    fn is_kept_elsewhere(&self, outputs: &[Tensor]) -> bool {
-        let bases = outputs.iter().flat_map(|output| self.bases(output));
-        let known: HashSet<u64> = self.inputs.iter().chain(outputs).map(Tensor::id).chain(bases).collect();
-        let handles = self.storages.values().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
-        handles.into_iter().any(|tensor| !tensor.has_data() && !known.contains(&tensor.id()))
     }
 
     /// The node of a tensor that is unknown or was written to: a view of its base, or a new input.

@@ -152,6 +152,7 @@ impl Recording {
                         self.give_up(NotCaptured::GradientLeft { leaf: of.to_string().into() });
                     }
                     let node = self.node(value)?;
+                    self.hide_made();
                     let is_value = |tensor: &Tensor| tensor.id() == value.id();
                     // If the gradient is an input or output, the leaf gets that very tensor.
                     match (self.inputs.iter().position(is_value), outputs.iter().position(is_value)) {

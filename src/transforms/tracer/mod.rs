@@ -39,6 +39,7 @@ mod deferred;
 mod effects;
 mod gradients;
 mod known_gradients;
+mod made;
 mod outside;
 mod recording;
 mod recovery;
@@ -83,7 +84,9 @@ pub(crate) fn declare_input(ty: &TensorType, device: Device) -> Result<Tensor> {
 pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
     let lift = |recording: &mut Recording| {
         let gradients: Vec<Tensor> = recording.gradients.iter().filter_map(|known| known.leaf.gradient()).collect();
-        outputs.iter().chain(&gradients).try_for_each(|tensor| recording.result(tensor).map(|_| ()))
+        let lifted = outputs.iter().chain(&gradients).try_for_each(|tensor| recording.result(tensor).map(|_| ()));
+        recording.hide_made();
+        lifted
     };
     with_recording(lift).unwrap_or(Ok(()))
 }
@@ -101,8 +104,9 @@ pub(crate) fn is_outside(tensor: &Tensor) -> bool {
 /// The tensors that the current trace has lifted, with their positions among all lifted inputs.
 pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
     let tensors = |recording: &mut Recording| {
+        let n_given = recording.inputs.len() - recording.lifted.len();
         let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
-            Lifted::Tensor(tensor) => Some((index, tensor.clone())),
+            Lifted::Tensor(tensor) => Some((index, recording.shown(n_given + index, tensor))),
             Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
         };
         recording.lifted.iter().enumerate().filter_map(tensor).collect()
@@ -227,7 +231,6 @@ pub(crate) fn on_data(tensor: &Tensor, data: &Tensor) {
                 recording.note_own_version(data);
                 recording.name(data, node);
             }
-            Err(error) => recording.give_up(Reason::of_error(error)),
         });
     }
 }
@@ -351,21 +354,16 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     Ok(())
 }
 
-/// Called before a function with a derivative of its own is recorded on the tape. A recorded backward pass of the graph
-/// would use the derivatives of the function's parts instead.
+/// Called before a function with a derivative of its own is recorded on the tape. A trace contains the calls of both
+/// its passes.
 ///
 /// # Errors
 /// An error of a deferred call.
 pub(crate) fn on_function(name: &str) -> Result<()> {
-    if !is_tracing() {
-        return Ok(());
-    }
-    let why = NotCaptured::CustomFunction { function: name.into() };
-    if is_deferred() {
+    if is_tracing() && is_deferred() {
         deferred::meets_gradients();
-        return deferred::flush(Some(why.into()));
+        return deferred::flush(Some(NotCaptured::RecordedForGradients { op: name.into() }.into()));
     }
-    with_recording(|recording| recording.give_up(why));
     Ok(())
 }
 

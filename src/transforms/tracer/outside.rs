@@ -99,14 +99,16 @@ impl Recording {
             let is_returned = |output: &Tensor| output.shares(tensor);
             tensor.may_require_grad() || outputs.iter().any(is_returned)
         };
-        let lifted = self.lifted.iter().filter_map(|lifted| match lifted {
-            Lifted::Tensor(tensor) if is_seen(tensor) => Some(tensor.clone()),
+        let n_given = self.inputs.len() - self.lifted.len();
+        let lifted = self.lifted.iter().enumerate().filter_map(|(index, lifted)| match lifted {
+            Lifted::Tensor(tensor) if !self.is_hidden(n_given + index) && is_seen(tensor) => Some(tensor.clone()),
             Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => {
                 None
             }
         });
-        let wanted = std::mem::take(&mut self.wanted);
-        for tensor in lifted.chain(wanted).collect::<Vec<_>>() {
+        let seen: Vec<Tensor> = lifted.chain(self.wanted.iter().cloned()).collect();
+        self.wanted.clear();
+        for tensor in seen {
             for input in 0..self.given.len() {
                 let original = &self.given[input].original;
                 if original.dtype() != tensor.dtype() || original.sizes() != tensor.sizes() {

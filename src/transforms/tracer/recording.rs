@@ -10,13 +10,14 @@ use crate::profile::place;
 use crate::runtime;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
+use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::effects::Effects;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
 use crate::transforms::tracer::repeats::repeats;
-use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, NewGradient, Trace, owners};
+use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, NewGradient, Trace};
 use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
@@ -42,6 +43,8 @@ pub(super) struct Recording {
     pub(super) inputs: Vec<Tensor>,
     /// The origins of the lifted inputs, which come last.
     pub(super) lifted: Vec<Lifted>,
+    /// The lifted inputs that stand for tensors that the function has made.
+    pub(super) made: Vec<Made>,
     /// How often this thread had set generators when the recording started.
     pub(super) n_settings: u64,
     /// Inputs that were written to, by position, in the order of their first write.
@@ -85,6 +88,16 @@ pub(super) struct Recording {
     pub(super) effects: Effects,
     /// The state of a deferred recording. `None` in an abstract trace.
     pub(super) deferral: Option<Deferral>,
+}
+
+/// An input whose place a hidden handle has taken: a tensor that the function has made.
+pub(super) struct Made {
+    /// Its position.
+    pub(super) input: usize,
+    /// The id of the tensor.
+    pub(super) id: u64,
+    /// The tensor, if it is a leaf that gradients flow to.
+    pub(super) leaf: Option<Tensor>,
 }
 
 /// The named tensors of one storage.
@@ -134,6 +147,7 @@ impl Recording {
             nodes: HashMap::new(),
             inputs: Vec::new(),
             lifted: Vec::new(),
+            made: Vec::new(),
             n_settings: n_settings(),
             written: Vec::new(),
             given: Vec::new(),
@@ -171,7 +185,21 @@ impl Recording {
 
     /// Ends the recording. Returns the trace, whose graph has these outputs of the function.
     pub(super) fn finish(&mut self, outputs: &[Tensor]) -> Captured {
-        let nodes = self.end(outputs);
+        let nodes = outputs.iter().map(|tensor| self.result(tensor)).collect::<Result<Vec<_>>>();
+        self.hide_made();
+        // A write to what the function made is none to an input. If there is no trace, the segment makes it.
+        let written = self.written.clone();
+        self.written.retain(|&input| !self.made.iter().any(|made| made.input == input));
+        let finished = self.finish_from(outputs, nodes);
+        if finished.is_err() {
+            self.written = written;
+        }
+        finished
+    }
+
+    /// Ends the recording, whose outputs have these nodes.
+    fn finish_from(&mut self, outputs: &[Tensor], nodes: Result<Vec<NodeId>>) -> Captured {
+        let nodes = nodes.and_then(|nodes| self.end(outputs, nodes));
         if let Some(reason) = self.broken.take() {
             return Err(reason);
         }
@@ -218,7 +246,8 @@ impl Recording {
             gradients,
             conditions: std::mem::take(&mut self.conditions),
             aliases,
-            owners: owners(&self.inputs, outputs),
+            owners: self.owners(outputs),
+            kept: self.handles_to_drop(),
             has_repeats,
             numbers: std::mem::take(&mut self.numbers),
             strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
@@ -239,8 +268,7 @@ impl Recording {
     }
 
     /// All outputs of the trace, and the changes of gradients.
-    fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
-        let mut nodes = outputs.iter().map(|tensor| self.result(tensor)).collect::<Result<Vec<_>>>()?;
+    fn end(&mut self, outputs: &[Tensor], mut nodes: Vec<NodeId>) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         nodes.extend(self.writes().into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
         nodes.extend(unused_checks(&self.graph, &nodes));
@@ -485,7 +513,7 @@ impl Recording {
     /// The written inputs and their new values, in any layout.
     pub(super) fn writes(&self) -> Vec<(usize, NodeId)> {
         let write = |&input: &usize| {
-            let node = self.nodes.get(&self.inputs[input].id())?.node;
+            let node = self.nodes.get(&self.id_of_input(input))?.node;
             Some((input, self.laid_out.get(&node).copied().unwrap_or(node)))
         };
         self.written.iter().filter_map(write).collect()

@@ -4,7 +4,7 @@ use crate::device::{Device, Generator};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Graph, Scalar, Strides};
 use crate::ops::random::key_of;
-use crate::tensor::handle::Tensor;
+use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::condition::{Condition, GradientType, Outside};
 use std::borrow::Cow;
@@ -130,6 +130,8 @@ pub struct Trace {
     pub aliases: Vec<OutputAlias>,
     /// The owner of each output's memory.
     pub owners: Vec<Owner>,
+    /// The values of the function that were alive when the trace ended, results among them.
+    pub(crate) kept: Vec<WeakTensor>,
     /// The strides of each output.
     pub strides: Vec<Strides>,
     /// The outputs that are inference tensors, unless the whole call runs in inference mode, where all new ones are.
@@ -151,20 +153,15 @@ pub enum Owner {
     Anyone,
 }
 
-/// The owners of the outputs of a function with these inputs.
-pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
-    let owner = |output: &Tensor| {
-        let input = inputs.iter().position(|input| input.has_storage_of(output)).map(Owner::Input);
-        let first = || outputs.iter().position(|first| first.has_storage_of(output)).map(Owner::Output);
-        input.or_else(first).unwrap_or(Owner::Anyone)
-    };
-    outputs.iter().map(owner).collect()
-}
-
 impl Trace {
     /// Whether the function does more than return values.
     pub fn has_effects(&self) -> bool {
         !self.written.is_empty() || !self.gradients.is_empty()
+    }
+
+    /// Whether the function keeps a value. To be asked when its results are gone.
+    pub(crate) fn keeps_values(&self) -> bool {
+        self.kept.iter().any(|value| value.upgrade().is_some())
     }
 }
 

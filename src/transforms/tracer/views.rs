@@ -82,12 +82,9 @@ impl Recording {
         self.lineage(tensor).map_or_else(|| tensor.clone(), |of| of.base)
     }
 
-    /// The ids of the tensors that a view keeps alive: its base, and the bases that autograd knows.
-    pub(super) fn bases(&self, tensor: &Tensor) -> Vec<u64> {
-        let traced = self.views.get(&tensor.id()).map(|traced| traced.of.base.id());
-        let base = |tensor: &Tensor| tensor.view_of().map(|view| view.base.clone());
-        let tracked = std::iter::successors(base(tensor), base);
-        traced.into_iter().chain(tracked.map(|base| base.id())).collect()
+    /// The bases of the views that the function made.
+    pub(super) fn noted_bases(&self) -> impl Iterator<Item = &Tensor> {
+        self.views.values().map(|traced| &traced.of.base)
     }
 
     /// Forgets views that are gone, and with them the bases that nothing else needs.

@@ -15,6 +15,7 @@ mod gathers;
 mod gradients;
 mod history;
 mod in_place;
+mod made;
 mod numbers;
 mod policies;
 mod questions;
