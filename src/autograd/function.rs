@@ -4,6 +4,7 @@ use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use crate::autograd::row::freed;
 use crate::autograd::saved::Saved;
+use crate::autograd::tape::Places;
 use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
@@ -124,7 +125,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
         observer.on_function(&function.name())?;
     }
     // A result may be one of the inputs, whose own history must not change.
-    let results: Vec<Tensor> = results.iter().map(Tensor::fresh_handle).collect();
+    let results: Vec<Tensor> = results.iter().map(own_handle).collect();
     let save = |keep: &Keep| match keep {
         Keep::Value(tensor) => Saved::operand(tensor),
         Keep::Result(index) => match results.get(*index) {
@@ -142,17 +143,30 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     Ok(results)
 }
 
+fn own_handle(result: &Tensor) -> Tensor {
+    let handle = result.fresh_handle();
+    if let Some(observer) = observer() {
+        observer.on_handle(result, &handle);
+    }
+    handle
+}
+
+impl FunctionBackward {
+    /// What `work` finds of the saved values.
+    fn with_saved<T>(&self, work: impl FnOnce(&[Saved]) -> Result<T>) -> Result<T> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        work(saved.as_deref().ok_or_else(|| freed(&self.name()))?)
+    }
+}
+
 impl Backward for FunctionBackward {
     fn name(&self) -> String {
         self.function.name()
     }
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
-        let saved: Vec<Tensor> = {
-            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            saved.iter().map(|saved| saved.unpack_with_history(call.node)).collect::<Result<_>>()?
-        };
+        let unpacked = |saved: &[Saved]| saved.iter().map(|saved| saved.unpack_with_history(call.node)).collect();
+        let saved: Vec<Tensor> = self.with_saved(unpacked)?;
         let gradients = crate::autograd::engine::with_zeros(call.node, gradients)?;
         let results = self.function.backward(&saved, &gradients)?;
         if results.len() == self.n_inputs {
@@ -165,5 +179,28 @@ impl Backward for FunctionBackward {
     fn release(&self) {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         saved.take_if(|saved| !saved.iter().all(Saved::is_number));
+    }
+
+    fn is_copyable(&self) -> bool {
+        true
+    }
+
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    fn each_saved(&self, each: &mut dyn FnMut(&Tensor)) {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.iter().flatten().for_each(|saved| each(saved.value()));
+    }
+
+    fn check_saved(&self, node: &Arc<Node>) -> Result<()> {
+        self.with_saved(|saved| saved.iter().try_for_each(|saved| saved.check(node)))
+    }
+
+    fn copy(&self, places: &Places<'_>) -> Result<Box<dyn Backward>> {
+        let copies = |saved: &[Saved]| saved.iter().map(|saved| saved.copy(places)).collect::<Result<Vec<_>>>();
+        let saved = Mutex::new(Some(self.with_saved(copies)?));
+        Ok(Box::new(FunctionBackward { function: self.function.clone(), saved, n_inputs: self.n_inputs }))
     }
 }

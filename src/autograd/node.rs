@@ -33,6 +33,12 @@ pub(crate) trait Backward: Send + Sync {
         false
     }
 
+    /// Whether the gradients of the operands are linear in those of the results, so that what is not there counts for
+    /// nothing.
+    fn is_linear(&self) -> bool {
+        true
+    }
+
     /// Calls `each` with every saved value.
     fn each_saved(&self, _each: &mut dyn FnMut(&Tensor)) {}
 

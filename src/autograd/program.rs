@@ -160,8 +160,9 @@ impl ProgramBackward {
         Ok(())
     }
 
-    /// A backward pass that is recorded: it runs on a copy of the tape, which takes the place of this call.
-    fn recorded(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+    /// A backward pass on a copy of the tape. If it is recorded, the copy takes the place of this call.
+    fn run_on_tape(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let is_recorded = is_grad_enabled();
         let counts: Vec<usize> = (0..self.n_operands).map(|operand| self.program.n_contributions(operand)).collect();
         let firsts = counts.iter().scan(0, |edge, count| {
             let first = *edge;
@@ -171,10 +172,14 @@ impl ProgramBackward {
         let operands: Vec<Option<Edge>> = firsts.map(|first| call.node.next[first].clone()).collect();
         let results = match self.expanded.get() {
             Some(expanded) => expanded.results().to_vec(),
-            None => self.expand(&operands, call)?,
+            None if is_recorded => {
+                let copy = self.copied(&operands, call)?;
+                self.expanded.get_or_init(|| Expanded::new(copy)).results().to_vec()
+            }
+            None => self.copied(&operands, call)?,
         };
         let roots = results.into_iter().zip(gradients).filter_map(|(edge, gradient)| Some((edge?, gradient?)));
-        let options = Options { retain_graph: true, create_graph: true };
+        let options = Options { retain_graph: true, create_graph: is_recorded };
         let found = contributions_at(roots.collect(), operands, options)?;
         let mut all = Vec::new();
         for (parts, count) in found.into_iter().zip(counts) {
@@ -184,7 +189,7 @@ impl ProgramBackward {
     }
 
     /// Copies the tape with the values of this call.
-    fn expand(&self, operands: &[Option<Edge>], call: &BackwardCall<'_>) -> Result<Vec<Option<Edge>>> {
+    fn copied(&self, operands: &[Option<Edge>], call: &BackwardCall<'_>) -> Result<Vec<Option<Edge>>> {
         let refused = || Error::NotImplemented {
             op: self.name(),
             what: "a backward pass through this compiled function cannot be recorded; call the function itself".into(),
@@ -200,9 +205,7 @@ impl ProgramBackward {
             let _values = no_grad();
             self.program.saved_values(&kept, &read)?
         };
-        let results = tape.copy(operands, &values, self.first)?;
-        let expanded = self.expanded.get_or_init(|| Expanded::new(results));
-        Ok(expanded.results().to_vec())
+        tape.copy(operands, &values, self.first)
     }
 }
 
@@ -229,8 +232,10 @@ impl Backward for ProgramBackward {
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
         self.pass(&gradients)?;
-        if is_grad_enabled() {
-            return self.recorded(gradients, call);
+        // Where a result has no gradient, a user's derivative sees zeros or is not called at all.
+        let is_whole = || gradients.iter().all(Option::is_some);
+        if is_grad_enabled() || self.program.tape().is_some_and(|tape| !tape.is_linear()) && !is_whole() {
+            return self.run_on_tape(gradients, call);
         }
         let has_cotangent = gradients.iter().map(Option::is_some).collect();
         let request = Request { has_cotangent, is_apart: self.is_late(call) };

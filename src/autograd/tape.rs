@@ -27,6 +27,8 @@ pub(crate) struct Tape {
     saving_behind: Vec<CallSet>,
     /// All calls that save tensors.
     saving: CallSet,
+    /// Whether the gradients of the operands are linear in those of the results.
+    is_linear: bool,
 }
 
 /// A set of recorded calls of a tape, a bit for each.
@@ -141,6 +143,7 @@ impl Tape {
             saved: Vec::new(),
             saving_behind: Vec::new(),
             saving: CallSet::default(),
+            is_linear: true,
         };
         let mut seen = HashSet::new();
         let mut is_copyable = true;
@@ -151,6 +154,7 @@ impl Tape {
             }
             edge.node.function.check_saved(&edge.node)?;
             is_copyable &= edge.node.function.is_copyable();
+            tape.is_linear &= edge.node.function.is_linear() && edge.node.hooks().is_empty();
             waiting.extend(edge.node.next.iter().flatten().cloned());
             tape.nodes.push(edge.node);
         }
@@ -216,6 +220,12 @@ impl Tape {
     /// The tensors whose values a copy needs. It needs those of numbers that are others in each call.
     pub(crate) fn saved(&self) -> &[Tensor] {
         &self.saved
+    }
+
+    /// Whether the gradients of the operands are linear in those of the results. Derivatives and hooks of users may do
+    /// anything.
+    pub(super) fn is_linear(&self) -> bool {
+        self.is_linear
     }
 
     /// The number of recorded calls.

@@ -135,7 +135,11 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let cotangents = roots.iter().map(declare).collect::<Result<Vec<_>>>()?;
     let cotangents: Vec<Option<&Tensor>> = cotangents.iter().map(Some).collect();
     let wanted: Vec<&Tensor> = operands.iter().map(|(_, tensor)| *tensor).collect();
+    let n_effects = tracer::n_effects();
     let found = contributions(&roots, &wanted, &cotangents)?;
+    if tracer::n_effects() != n_effects {
+        tracer::refuse_backward_effects();
+    }
     let reached = reached(&wanted, &roots)?;
     let mut gradients = Vec::new();
     let mut by_operand = Vec::new();
@@ -151,13 +155,13 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
         by_operand.push((*position, Gradient { sum, parts: sum + 1..gradients.len(), flows_from, ty }));
     }
     let tape = Tape::between(&operands, &roots)?;
-    let tape = tape.and_then(|tape| {
+    let with_nodes = |tape: Tape| {
         // A number without a node is none of the call.
-        let saved = tape.saved().iter().map(|saved| (saved.id(), tracer::known_node(saved), saved.as_number()));
-        let nodes = saved.filter(|(_, node, number)| node.is_some() || number.is_none());
-        let nodes = nodes.map(|(id, node, _)| Some((id, node?))).collect::<Option<Vec<_>>>();
-        nodes.map(|nodes| (tape, nodes))
-    });
+        let saved = tape.saved().iter().map(|saved| Ok(tracer::saved_node(saved)?.map(|node| (saved.id(), node))));
+        let nodes = saved.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+        Ok((tape, nodes))
+    };
+    let tape = tape.map(with_nodes).transpose()?;
     let n_gradients = gradients.len();
     let joint = Joint { differentiable, operands: by_operand, n_gradients, tape, ..Joint::without_gradients(flat) };
     Ok((gradients, joint))

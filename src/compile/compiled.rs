@@ -129,7 +129,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
             let known = known.filter(|known| known.is_of_numbers(&trace, first_id) && known.holds(&tensors));
             let is_captured = known.is_none();
             let (program, lifted) = match known {
-                Some(program) => (program, Some(std::mem::take(&mut trace.lifted))),
+                Some(program) => {
+                    trace.lifted.retain(|lifted| !matches!(lifted, tracer::Lifted::Declared));
+                    (program, Some(trace.lifted))
+                }
                 None => {
                     if lock(&template).has_program() {
                         lock(&template).misses();

@@ -81,15 +81,19 @@ struct SavedValues {
 }
 
 impl SavedValues {
-    fn of(joint: &Graph, kept: &[NodeId], nodes: &[(u64, NodeId)]) -> Result<SavedValues> {
+    fn of(joint: &Graph, kept: &[NodeId], nodes: &[(u64, NodeId)], cotangents: &[usize]) -> Result<SavedValues> {
         let wanted: Vec<NodeId> = nodes.iter().map(|(_, node)| *node).collect();
-        let (graph, inputs) = extract(joint, kept, &wanted)?;
+        let (graph, mut inputs) = extract(joint, kept, &wanted)?;
+        // The program does not take the cotangents.
+        let moved = |input: usize| input - cotangents.iter().filter(|&&cotangent| cotangent < input).count();
+        inputs.iter_mut().for_each(|input| *input = moved(*input));
         Ok(SavedValues { graph, inputs, ids: nodes.iter().map(|(id, _)| *id).collect() })
     }
 }
 
 impl Gradients {
-    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program.
+    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program. The joint graph
+    /// takes the cotangents at their positions, too.
     ///
     /// # Errors
     /// If the graph breaks an invariant.
@@ -97,7 +101,7 @@ impl Gradients {
         joint_graph: Graph,
         halves: &Halves,
         joint: &mut Joint,
-        n_inputs: usize,
+        (n_inputs, cotangents): (usize, &[usize]),
         settings: &Settings,
     ) -> Result<Gradients> {
         let mut operands = vec![None; n_inputs];
@@ -109,7 +113,7 @@ impl Gradients {
         let request = Request { has_cotangent, is_apart: false };
         let usual = Variant::build(&halves.backward, halves.kept.len(), &operands, &request, settings)?;
         let tape = match joint.tape.take() {
-            Some((tape, nodes)) => Some((tape, SavedValues::of(&joint_graph, &halves.kept_nodes, &nodes)?)),
+            Some((tape, nodes)) => Some((tape, SavedValues::of(&joint_graph, &halves.kept_nodes, &nodes, cotangents)?)),
             None => None,
         };
         Ok(Gradients {

@@ -155,9 +155,9 @@ pub(super) fn are_alike(known: &[Lifted], found: &[Lifted], first_id: u64) -> bo
         }
         _others => known.is_same(found),
     };
-    known.len() <= found.len()
-        && known.iter().zip(found).all(is_alike)
-        && found[known.len()..].iter().all(|more| matches!(more, Lifted::Declared))
+    // A program does not keep its cotangents.
+    let found = || found.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
+    known.len() == found().count() && known.iter().zip(found()).all(is_alike)
 }
 
 #[cfg(test)]

@@ -85,12 +85,12 @@ impl Program {
         let Trace {
             graph,
             mut lifted,
-            written,
+            mut written,
             n_writes,
             mut gradients,
             conditions,
             mut aliases,
-            owners,
+            mut owners,
             strides,
             mut inference,
             has_repeats,
@@ -138,27 +138,41 @@ impl Program {
                 is_plain,
             });
         }
-        let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
-        if n_kept_back != joint.differentiable.len() {
-            return Err(Error::invalid("trace", "the backward pass reads a tensor that the function did not"));
+        let is_cotangent = |(_, lifted): &(usize, &Lifted)| matches!(lifted, Lifted::Declared);
+        let cotangents: Vec<usize> =
+            lifted.iter().enumerate().filter(is_cotangent).map(|(index, _)| n_given + index).collect();
+        if cotangents.len() != joint.differentiable.len() {
+            return Err(Error::invalid("trace", "not every result that requires gradients has a cotangent"));
         }
         lifted.retain(|lifted| !matches!(lifted, Lifted::Declared));
         let n_inputs = n_given + lifted.len();
-        let cotangents: Vec<usize> = (n_inputs..n_inputs + n_kept_back).collect();
+        // A user's derivative may have lifted tensors after the cotangents.
+        let moved = |input: usize| input - cotangents.iter().filter(|&&cotangent| cotangent < input).count();
+        written.iter_mut().for_each(|input| *input = moved(*input));
+        for owner in &mut owners {
+            if let Owner::Input(input) = owner {
+                *input = moved(*input);
+            }
+        }
+        for alias in &mut aliases {
+            if let Origin::Input(input) = &mut alias.origin {
+                *input = moved(*input);
+            }
+        }
         let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
         let halves = split(&graph, &cotangents, outputs)?;
         for change in &mut gradients {
-            if let NewGradient::Output(output) = &mut change.to
-                && *output >= joint.n_outputs
-            {
-                *output -= joint.n_gradients;
+            match &mut change.to {
+                NewGradient::Output(output) if *output >= joint.n_outputs => *output -= joint.n_gradients,
+                NewGradient::Input(input) => *input = moved(*input),
+                NewGradient::Output(_) | NewGradient::Nothing => {}
             }
         }
         inference
             .iter_mut()
             .filter(|output| **output >= joint.n_outputs)
             .for_each(|output| *output -= joint.n_gradients);
-        let own = Gradients::build(graph, &halves, &mut joint, n_inputs, settings)?;
+        let own = Gradients::build(graph, &halves, &mut joint, (n_inputs, &cotangents), settings)?;
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         let forms = forms(&tuned.built().graph);
         Ok(Program {

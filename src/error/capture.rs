@@ -31,14 +31,12 @@ NotCaptured {
     }
         "overridden_kernel" => "{op} has a kernel that was registered from outside, which a graph does not call";
         "nothing, if the kernel is to be called; it runs between the compiled segments";
-    /// A function with a user-defined derivative is called where gradients are recorded.
-    CustomFunction {
-        /// The function.
-        function: Box<str>,
-    }
-        "custom_function" =>
-        "{function} has a user-defined derivative, and a graph knows the derivatives of its ops only";
-        "call it outside the compiled function, or write the function with ops alone";
+    /// A derivative or a hook of a user does more than compute gradients.
+    BackwardEffects
+        "backward_effects" =>
+        "a user-defined derivative or a hook writes, draws, or changes gradients, which a backward pass of a graph does \
+         not";
+        "let it compute gradients and nothing else, or call the function outside the compiled one";
     /// An op runs on another device than the CPU while calls are deferred.
     OtherDevice {
         /// The operator.

@@ -83,6 +83,9 @@ pub(crate) trait Observer: Sync {
     /// Called before a function with a derivative of its own is recorded on the tape.
     fn on_function(&self, name: &str) -> Result<()>;
 
+    /// Called for a new handle of a tensor, which has another history.
+    fn on_handle(&self, tensor: &Tensor, handle: &Tensor);
+
     /// Called for a tensor whose gradient a function asks for.
     fn on_wanted(&self, tensor: &Tensor);
 

@@ -73,6 +73,10 @@ impl Observer for Transforms {
         tracer::on_function(name)
     }
 
+    fn on_handle(&self, tensor: &Tensor, handle: &Tensor) {
+        tracer::on_handle(tensor, handle);
+    }
+
     fn on_wanted(&self, tensor: &Tensor) {
         tracer::on_wanted(tensor);
     }

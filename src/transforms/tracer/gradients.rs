@@ -88,6 +88,7 @@ impl Recording {
             return Touched::Real(original);
         }
         let is_replaced = access == Access::Replace;
+        self.n_effects += u64::from(access != Access::Read && self.outside(leaf).is_some());
         if let Some(known) = self.gradients.iter_mut().find(|known| known.leaf.id() == leaf.id()) {
             known.is_replaced |= is_replaced;
             return Touched::Traced;

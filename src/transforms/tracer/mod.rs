@@ -23,7 +23,7 @@ use crate::dispatch::rows::unpack;
 use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
-use crate::ir::{Attrs, DType, NodeId, Op, TensorType};
+use crate::ir::{DType, NodeId, TensorType};
 use crate::ops::element::number_of;
 use crate::ops::mutation::check_target;
 use crate::ops::random::key_of;
@@ -91,9 +91,27 @@ pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
     with_recording(lift).unwrap_or(Ok(()))
 }
 
-/// The node of a tensor that the current trace knows.
-pub(crate) fn known_node(tensor: &Tensor) -> Option<NodeId> {
-    with_recording(|recording| recording.nodes.get(&tensor.id()).map(|known| known.node)).flatten()
+/// The node of a value that the tape of the current trace saved. A tensor that no call has used is lifted.
+///
+/// # Errors
+/// If it is a view that cannot be recomputed.
+pub(crate) fn saved_node(saved: &Tensor) -> Result<Option<NodeId>> {
+    let node = |recording: &mut Recording| match recording.nodes.get(&saved.id()) {
+        Some(known) => Ok(Some(known.node)),
+        None if saved.as_number().is_some() => Ok(None),
+        None => recording.node(saved).map(Some),
+    };
+    with_recording(node).unwrap_or(Ok(None))
+}
+
+/// How often the current trace has changed what is outside: elements, gradients, generators.
+pub(crate) fn n_effects() -> u64 {
+    with_recording(|recording| recording.n_effects).unwrap_or(0)
+}
+
+/// Gives the current trace up, because a derivative or a hook of a user does more than compute.
+pub(crate) fn refuse_backward_effects() {
+    with_recording(|recording| recording.give_up(NotCaptured::BackwardEffects));
 }
 
 /// Whether the current trace did not compute the tensor.
@@ -213,6 +231,7 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     };
     if deferred.is_some() {
         with_recording(|recording| {
+            recording.n_effects += 1;
             if recording.may_be_trace() {
                 recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
                 recording.add_input(&key);
@@ -225,11 +244,19 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
 /// Records an alias without history that has its own version. What cannot be recorded breaks the trace.
 pub(crate) fn on_data(tensor: &Tensor, data: &Tensor) {
     if is_tracing() {
-        with_recording(|recording| match recording.record(Op::Detach, std::slice::from_ref(tensor), Attrs::new()) {
-            Ok(node) => {
-                recording.note_view(Op::Detach, tensor, &Attrs::new(), data);
-                recording.note_own_version(data);
-                recording.name(data, node);
+        with_recording(|recording| {
+            recording.note_alias(tensor, data);
+            recording.note_own_version(data);
+        });
+    }
+}
+
+/// Records a new handle of a tensor. A deferred recording has run by then.
+pub(crate) fn on_handle(tensor: &Tensor, handle: &Tensor) {
+    if is_tracing() && tensor.as_number().is_none() {
+        with_recording(|recording| {
+            if !recording.is_deferred() {
+                recording.note_alias(tensor, handle);
             }
         });
     }

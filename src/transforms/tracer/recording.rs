@@ -78,6 +78,8 @@ pub(super) struct Recording {
     pub(super) views: HashMap<u64, TracedView>,
     /// How often the elements in a storage were written to, by its address.
     pub(super) n_writes: HashMap<usize, u64>,
+    /// How often something outside was changed.
+    pub(super) n_effects: u64,
     /// The same without writes that the versions of other aliases do not count.
     pub(super) n_versions: HashMap<usize, u64>,
     /// How often a write of the trace was counted in a tensor from outside, whose elements did not change.
@@ -166,6 +168,7 @@ impl Recording {
             views: HashMap::new(),
             n_writes: HashMap::new(),
             n_versions: HashMap::new(),
+            n_effects: 0,
             counted: Vec::new(),
             laid_out: HashMap::new(),
             effects: Effects::default(),

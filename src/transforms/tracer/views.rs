@@ -5,7 +5,7 @@
 //! `_unsafe_view`. So it keeps a table of its own. For views that were made before the recording it asks autograd.
 
 use crate::dispatch::key::grad_mode::is_grad_enabled;
-use crate::error::NotCaptured;
+use crate::error::{NotCaptured, Reason};
 use crate::ir::{Attrs, Op};
 use crate::tensor::handle::{Tensor, ViewOf, WeakTensor};
 use crate::tensor::view_chain::{ViewChain, ViewStep};
@@ -50,6 +50,17 @@ impl Recording {
         };
         let of = Lineage { base, chain, made_with_grad: has_history && is_grad_enabled(), has_own_version };
         self.views.insert(view.id(), TracedView { view: view.downgrade(), of });
+    }
+
+    /// Notes another handle of the elements of a tensor, without its history. What cannot be recorded breaks the trace.
+    pub(super) fn note_alias(&mut self, tensor: &Tensor, alias: &Tensor) {
+        match self.record(Op::Detach, std::slice::from_ref(tensor), Attrs::new()) {
+            Ok(node) => {
+                self.note_view(Op::Detach, tensor, &Attrs::new(), alias);
+                self.name(alias, node);
+            }
+            Err(error) => self.give_up(Reason::of_error(error)),
+        }
     }
 
     /// Notes that a view does not share the version of its base.
@@ -114,6 +125,7 @@ impl Recording {
     /// Counts a recorded write to the elements of a tensor, whose version was `before`.
     pub(super) fn count_write(&mut self, tensor: &Tensor, before: u64) {
         *self.n_writes.entry(address(tensor)).or_default() += 1;
+        self.n_effects += u64::from(self.outside(&self.root(tensor)).is_some());
         if !self.views.get(&tensor.id()).is_some_and(|traced| traced.of.has_own_version) {
             *self.n_versions.entry(address(tensor)).or_default() += 1;
         }

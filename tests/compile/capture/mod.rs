@@ -8,6 +8,7 @@ mod cases;
 mod changing;
 mod check;
 mod classes;
+mod custom;
 mod deferred;
 mod first_call;
 mod found;
