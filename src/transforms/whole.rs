@@ -5,6 +5,7 @@
 //! decomposition. A trace that is more than a function of its inputs is not used: one that breaks, that writes, that
 //! draws random numbers, that takes tensors from elsewhere, or that returns a view.
 
+use crate::device::Shared;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::operator::Operator;
@@ -72,6 +73,15 @@ fn run(operator: &Operator, kernel: &Kernel, stack: &Stack) -> Option<Stack> {
     }
     // A call that fails is made again in parts, which describes the mistake.
     let results = program.executable.run(&arrays).ok()?;
+    // A copy that computes nothing may be folded to what it copies.
+    let is_own = |(at, result): (usize, &Array)| {
+        let others = arrays.iter().copied().chain(&results[..at]);
+        !others.into_iter().any(|other| Shared::ptr_eq(other.storage(), result.storage()))
+    };
+    if !results.iter().enumerate().all(is_own) {
+        remember(&key, Known::InParts);
+        return None;
+    }
     Some(results.into_iter().map(|array| Value::Tensor(Tensor::from_array(array))).collect())
 }
 
