@@ -274,6 +274,13 @@ impl Task {
         let total = |sum: Option<Sum>| sum.map_or(Ok(None), |sum| sum.total(&|part| self.alone(part)));
         let mut gradients: Gradients = sums.into_iter().map(total).collect::<Result<_>>()?;
         gradients.resize(node.results.len().max(gradients.len()), None);
+        if let Some(observer) = observer()
+            && !node.is_leaf()
+            && observer.is_abstract_since(node.sequence)
+        {
+            let older = node.clone();
+            observer.on_older_call(node.sequence, Arc::new(move || older.hooks().is_empty()));
+        }
         let hooks = node.hooks().clone();
         for (output, gradient) in gradients.iter_mut().enumerate() {
             if let Some(value) = gradient.take() {

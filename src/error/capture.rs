@@ -202,6 +202,10 @@ NotCaptured {
     }
         "hook_registered" => "a hook is registered on a tensor from outside the function: {tensor}";
         "register the hook before the compiled function is called";
+    /// A backward pass of the function runs through a hook of a captured tensor with a history.
+    HookPassed
+        "hook_passed" => "a backward pass of the function runs through a hook of a tensor that was computed outside";
+        "run the backward pass outside the compiled function, or remove the hook";
     /// The function reads a gradient that requires gradients itself.
     GradientWithHistory
         "gradient_with_history" => "a gradient is read that requires gradients itself";

@@ -43,6 +43,9 @@ pub(crate) enum Access {
     Replace,
 }
 
+/// A question that can be asked again later.
+pub(crate) type Question = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// What the transforms do on these callbacks.
 pub(crate) trait Observer: Sync {
     /// The tensor that a wrapper wraps.

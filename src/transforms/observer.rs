@@ -3,7 +3,7 @@
 use crate::device::Generator;
 use crate::error::Result;
 use crate::tensor::handle::Tensor;
-use crate::tensor::observer::{self, Access, Observer, Property, Relation};
+use crate::tensor::observer::{self, Access, Observer, Property, Question, Relation};
 use crate::transforms::{batched, tracer};
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -7,6 +7,7 @@ use crate::ir::shape::Layout;
 use crate::ir::{DType, TensorType};
 use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
+use crate::tensor::observer::Question;
 pub use crate::tensor::observer::{Property, Relation};
 use std::fmt;
 
@@ -105,6 +106,8 @@ pub enum Condition {
     NoGradient(Outside),
     /// The leaf has these hooks.
     Hooks(Outside, Vec<HookId>),
+    /// The recorded call of this number, from before the trace, has no hooks.
+    Unhooked(u64, Question),
 }
 
 impl Condition {
@@ -116,6 +119,7 @@ impl Condition {
             Condition::Begins(index, start) => inputs[*index].array().layout().offset == *start,
             Condition::NoGradient(leaf) => leaf.of(inputs).gradient().is_none(),
             Condition::Hooks(leaf, hooks) => leaf.of(inputs).hooks() == *hooks,
+            Condition::Unhooked(_, has_no_hooks) => has_no_hooks(),
         }
     }
 
@@ -140,12 +144,14 @@ impl Condition {
             (Condition::Begins(one, _), Condition::Begins(other, _)) => one == other,
             (Condition::NoGradient(one), Condition::NoGradient(other)) => one.is_same(other),
             (Condition::Hooks(one, _), Condition::Hooks(other, _)) => one.is_same(other),
+            (Condition::Unhooked(one, _), Condition::Unhooked(other, _)) => one == other,
             (
                 Condition::Is(..)
                 | Condition::Are(..)
                 | Condition::Begins(..)
                 | Condition::NoGradient(_)
-                | Condition::Hooks(..),
+                | Condition::Hooks(..)
+                | Condition::Unhooked(..),
                 _,
             ) => false,
         }
@@ -169,6 +175,7 @@ impl fmt::Display for Condition {
             Condition::NoGradient(of) => write!(f, "{of} has no gradient"),
             Condition::Hooks(of, hooks) if hooks.is_empty() => write!(f, "{of} has no hooks"),
             Condition::Hooks(of, _) => write!(f, "{of} has the hooks it had"),
+            Condition::Unhooked(..) => f.write_str("a call that computed a captured tensor has no hooks"),
         }
     }
 }

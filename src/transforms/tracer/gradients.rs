@@ -11,7 +11,7 @@ use crate::dispatch::key::local::is_tracing;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::NodeId;
 use crate::tensor::handle::Tensor;
-use crate::tensor::observer::Access;
+use crate::tensor::observer::{Access, Question};
 use crate::transforms::tracer::condition::{Condition, GradientType, Outside, Property};
 use crate::transforms::tracer::known_gradients::{GradientsBefore, WATCHED, before};
 use crate::transforms::tracer::outside::{give_up, has};
@@ -54,6 +54,15 @@ pub(crate) fn on_hooks(leaf: &Tensor) {
             let hooks = recording.original(&of).hooks();
             recording.add_condition(Condition::Hooks(of, hooks));
         }
+    });
+}
+
+/// Called when a backward pass of the function runs through a call that was recorded before the trace. A hook of that
+/// call would run in each call of the function, whatever the trace contains. So it must have none.
+pub(crate) fn on_older_call(call: u64, has_no_hooks: Question) {
+    with_recording(|recording| match has_no_hooks() {
+        true => recording.add_condition(Condition::Unhooked(call, has_no_hooks)),
+        false => recording.give_up(NotCaptured::HookPassed),
     });
 }
 

@@ -54,7 +54,7 @@ pub(crate) use checks::checks_come_before;
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
 pub use deferred::{First, NoTrace, defer, trace_first};
-pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
+pub(crate) use gradients::{on_gradient, on_hooks, on_older_call, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use outside::{has, memory_start, on_history, on_reached, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
