@@ -67,7 +67,7 @@ pub(super) struct Program {
     n_outputs: usize,
     /// What outputs of the function are, and outputs of the graph are not.
     forms: SmallVec<[(usize, OutputForm); 1]>,
-    /// The outputs that are inference tensors whatever the mode of the call.
+    /// The outputs that are inference tensors where the mode of the call makes none, or the other way round.
     inference: Vec<usize>,
     n_results: usize,
     words: Words,
@@ -348,7 +348,7 @@ impl Program {
             results[*output] = form.give(&results[*output])?;
         }
         for &output in &self.inference {
-            results[output] = results[output].as_inference();
+            results[output] = results[output].with_other_inference();
         }
         let history = match &self.gradients {
             Some(gradients) => Some(gradients.record(&all, &results, &self.written)?),

@@ -242,6 +242,21 @@ impl Tensor {
         self.derived(|inner| inner.keys = inner.keys - AUTOGRAD_AND_INPLACE_KEYS)
     }
 
+    /// A new handle of the same elements that is an inference tensor if this one is none, and none if it is one.
+    pub(crate) fn with_other_inference(&self) -> Tensor {
+        match self.0.keys.has(DispatchKey::ADInplaceOrView) {
+            true => self.as_inference(),
+            false => self
+                .derived(|inner| inner.keys = inner.keys | (all_device_keys(inner.device) & AUTOGRAD_AND_INPLACE_KEYS)),
+        }
+    }
+
+    /// The same tensor, or a new handle that is as little or as much an inference tensor as `other`.
+    pub(crate) fn with_inference_of(self, other: &Tensor) -> Tensor {
+        let is_normal = |tensor: &Tensor| tensor.0.keys.has(DispatchKey::ADInplaceOrView);
+        if is_normal(&self) == is_normal(other) { self } else { self.with_other_inference() }
+    }
+
     /// The same tensor, marked as a view.
     pub(crate) fn marked_as_view(mut self, view: ViewOf) -> Tensor {
         let view = Some(Box::new(view));
@@ -475,6 +490,12 @@ fn next_id() -> u64 {
 /// keys.
 #[inline]
 fn device_keys(device: Device) -> KeySet {
+    let all = all_device_keys(device);
+    if is_inference_mode() { all - AUTOGRAD_AND_INPLACE_KEYS } else { all }
+}
+
+/// The same whatever the mode.
+fn all_device_keys(device: Device) -> KeySet {
     use DispatchKey as K;
     const CPU: KeySet = KeySet::from_keys(&[K::CPU, K::AutogradCPU, K::ADInplaceOrView, K::AutocastCPU]);
     const CUDA: KeySet = KeySet::from_keys(&[K::CUDA, K::AutogradCUDA, K::ADInplaceOrView, K::AutocastCUDA]);
@@ -486,6 +507,5 @@ fn device_keys(device: Device) -> KeySet {
         DeviceKind::Cuda => CUDA,
         DeviceKind::Meta => META,
         DeviceKind::PrivateUse1 => PRIVATE,
-    };
-    if is_inference_mode() { all - AUTOGRAD_AND_INPLACE_KEYS } else { all }
+    }
 }

@@ -14,7 +14,7 @@ use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::builtins::copy_operator;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::grad_mode::inference_mode;
+use crate::dispatch::key::grad_mode::{inference_mode, is_inference_mode};
 pub use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::key::local::{exclude, include};
 use crate::dispatch::key::set::KeySet;
@@ -328,7 +328,12 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
             true => crate::device::current_device(DeviceKind::Cuda)?,
             false => Device::CPU,
         };
-        ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, number)).transpose()?
+        let made = ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, number)).transpose()?;
+        // A view of a number is an inference tensor if the number is, or in inference mode.
+        match op.is_view() && number.is_none() && !is_inference_mode() {
+            true => made.map(|made| made.with_inference_of(&tensors[0])),
+            false => made,
+        }
     } else {
         let _below = exclude(DispatchKey::Tracer);
         operator.redispatch_boxed(below, stack)?;

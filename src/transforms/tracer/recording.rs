@@ -239,7 +239,7 @@ impl Recording {
         self.check_written_views(outputs)?;
         self.graph.set_outputs(nodes);
         let n_writes = self.written.iter().map(|&input| self.n_versions_of(&self.inputs[input])).collect();
-        let inference = self.inference_outputs(outputs, &gradients);
+        let inference = inference_outputs(outputs, &aliases, &gradients);
         Ok(Trace {
             inference,
             graph: std::mem::take(&mut self.graph),
@@ -255,19 +255,6 @@ impl Recording {
             numbers: std::mem::take(&mut self.numbers),
             strides: outputs.iter().map(|output| output.array().layout().strides.clone()).collect(),
         })
-    }
-
-    /// The outputs, gradients that are left among them, that the function made in an inference mode of its own.
-    fn inference_outputs(&self, outputs: &[Tensor], gradients: &[GradientChange]) -> Vec<usize> {
-        if is_inference_mode() {
-            return Vec::new();
-        }
-        let made = outputs.iter().enumerate().filter(|(_, output)| output.is_inference()).map(|(at, _)| at);
-        let left = gradients.iter().filter_map(|change| match change.to {
-            NewGradient::Output(output) if output >= outputs.len() && change.is_inference => Some(output),
-            NewGradient::Output(_) | NewGradient::Input(_) | NewGradient::Nothing => None,
-        });
-        made.chain(left).collect()
     }
 
     /// All outputs of the trace, and the changes of gradients.
@@ -572,6 +559,20 @@ impl Recording {
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {
         self.inputs.iter().any(|input| input.id() == tensor.id())
     }
+}
+
+/// The outputs, gradients that are left among them, that the mode of the call would make inference tensors if they are
+/// none, or the other way round: the function made them in a mode of its own, or of a number from another one.
+fn inference_outputs(outputs: &[Tensor], aliases: &[OutputAlias], gradients: &[GradientChange]) -> Vec<usize> {
+    let mode = is_inference_mode();
+    let is_other = |output: &Tensor| output.is_inference() != mode && output.as_number().is_none();
+    let is_computed = |at: usize| aliases.iter().all(|alias| alias.output != at);
+    let made = outputs.iter().enumerate().filter(|(at, output)| is_other(output) && is_computed(*at)).map(|(at, _)| at);
+    let left = gradients.iter().filter_map(|change| match change.to {
+        NewGradient::Output(output) if output >= outputs.len() && change.is_inference != mode => Some(output),
+        NewGradient::Output(_) | NewGradient::Input(_) | NewGradient::Nothing => None,
+    });
+    made.chain(left).collect()
 }
 
 /// The strides of an element-wise result of a tensor.

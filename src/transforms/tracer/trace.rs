@@ -134,7 +134,7 @@ pub struct Trace {
     pub(crate) kept: Vec<WeakTensor>,
     /// The strides of each output.
     pub strides: Vec<Strides>,
-    /// The outputs that are inference tensors, unless the whole call runs in inference mode, where all new ones are.
+    /// The outputs that are inference tensors where the mode of the call makes none, or the other way round.
     pub inference: Vec<usize>,
     /// Whether some input is the same tensor as another one.
     pub has_repeats: bool,
