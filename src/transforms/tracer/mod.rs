@@ -357,6 +357,14 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     else {
         return operator.redispatch_boxed(below, stack);
     };
+    // A copy into itself does nothing, even where no other would be allowed. The handle of an input stands for the
+    // caller's tensor.
+    let is_refused = target.array().layout().is_expanded() || target.is_inference();
+    let is_itself = is_refused && target.is_same(&source);
+    let source = if is_itself { target.clone() } else { source };
+    if is_itself {
+        stack[1] = Value::Tensor(target.clone());
+    }
     if target.is_inference() && !target.is_handle_of(&source) {
         // An eager call looks at this before it looks at sizes.
         check_target("copy_", &target)?;
