@@ -219,13 +219,23 @@ pub(crate) fn on_history(tensor: &Tensor, what: &str) {
 /// # Errors
 /// If the history of an input cannot be recomputed.
 pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<()> {
-    if !is_tracing() || tensor.may_require_grad() == requires_grad {
+    if !is_tracing() {
+        return Ok(());
+    }
+    if tensor.may_require_grad() == requires_grad {
+        // Another call may change it.
+        with_recording(|recording| {
+            if let Some(of @ Outside::Captured(_)) = recording.outside(tensor) {
+                recording.add_condition(Condition::Is(Property::RequiresGrad, of, requires_grad));
+            }
+        });
         return Ok(());
     }
     let original = with_recording(|recording| {
         let Some(index) = recording.given(tensor) else {
-            if let (false, Some(Outside::Captured(of))) = (recording.is_deferred(), recording.outside(tensor)) {
-                recording.requirements.push((of, !requires_grad));
+            if let (false, Some(of)) = (recording.is_deferred(), recording.outside(tensor)) {
+                recording.give_up(NotCaptured::RequiresGradChanged { tensor: of.to_string().into() });
+                recording.requirements.push((tensor.clone(), !requires_grad));
             }
             // Later calls are recorded for gradients.
             recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
