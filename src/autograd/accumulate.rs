@@ -54,8 +54,8 @@ impl Backward for Accumulate {
 /// Whether the leaf can adopt a gradient and later add to it in place: it is dense and writable, and nothing else
 /// refers to it.
 fn may_be_written(gradient: &Tensor) -> bool {
-    !gradient.has_other_handles()
-        && !gradient.array().storage().has_others()
+    let is_alone = || !gradient.has_other_handles() && !gradient.array().storage().has_others();
+    observer().and_then(|observer| observer.is_alone(gradient)).unwrap_or_else(is_alone)
         && gradient.array().storage().read_only().is_none()
         && !gradient.array().layout().is_expanded()
 }

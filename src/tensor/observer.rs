@@ -110,6 +110,13 @@ pub(crate) trait Observer: Sync {
     /// Called before the hooks of a leaf run.
     fn on_hooks(&self, leaf: &Tensor);
 
+    /// Whether nothing but the caller refers to a tensor or its elements, if a trace must decide it.
+    fn is_alone(&self, tensor: &Tensor) -> Option<bool>;
+
+    /// Called when a backward pass runs through the recorded call of this number, which is older than the trace. It can
+    /// be asked whether the call has no hooks.
+    fn on_older_call(&self, call: u64, has_no_hooks: Question);
+
     /// Called before a hook is registered. Returns whether it must not be.
     fn refuses_hook(&self, tensor: &Tensor) -> bool;
 }

@@ -105,6 +105,14 @@ impl Observer for Transforms {
         tracer::on_hooks(leaf);
     }
 
+    fn is_alone(&self, tensor: &Tensor) -> Option<bool> {
+        tracer::is_alone(tensor)
+    }
+
+    fn on_older_call(&self, call: u64, has_no_hooks: Question) {
+        tracer::on_older_call(call, has_no_hooks);
+    }
+
     fn refuses_hook(&self, tensor: &Tensor) -> bool {
         tracer::refuses_hook(tensor)
     }
