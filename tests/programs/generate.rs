@@ -1,6 +1,7 @@
 //! Makes random programs by running them: a statement is chosen for the tensors that are there, and kept if it works.
 
 use super::compare::turn;
+use super::customs::{KINDS, custom};
 use super::given::{Before, make};
 use super::inputs::Style;
 use super::interpret::{Frame, Guards};
@@ -35,6 +36,11 @@ struct Features {
 
 struct Writer {
     random: Random,
+    /// For statements that came later.
+    extra: Random,
+    /// How many of a hundred statements call custom functions, and how many make tensors of values.
+    customs: usize,
+    makes: usize,
     features: Features,
     next: Var,
     n_numbers: usize,
@@ -96,7 +102,20 @@ pub(crate) fn generate(seed: u64) -> Case {
     let Ok(given) = make(&case.calls[0], &kept.tensors, &Before::default()) else { return case };
     let mut frame = Frame::new(&given.tensors, &kept.tensors);
     let next = given.tensors.len() + kept.tensors.len();
-    let mut writer = Writer { random, features, next, n_numbers: 0, n_guards: 0, failed: false };
+    let customs = if extra.percent(12) { 30 } else { 0 };
+    let makes = if extra.percent(12) { 30 } else { 0 };
+    let extra_of_writer = Random::new(!seed ^ 0x5eed);
+    let mut writer = Writer {
+        random,
+        extra: extra_of_writer,
+        customs,
+        makes,
+        features,
+        next,
+        n_numbers: 0,
+        n_guards: 0,
+        failed: false,
+    };
     let count = if writer.random.percent(10) { 20 } else { 1 + writer.random.below(9) };
     let n_results = 1 + writer.random.below(3);
     case.body = writer.block(&mut frame, count, n_results, 0);
@@ -161,7 +180,13 @@ impl Writer {
         let start = if depth == 0 { 0 } else { self.next };
         let mut block = Block::default();
         for _ in 0..count {
+            for statement in self.later_ones(frame) {
+                self.keeps(frame, &mut guards, statement, &mut block);
+            }
             for _ in 0..TRIES {
+                if self.failed {
+                    break;
+                }
                 let Some(statement) = self.statement(frame, &guards, start, depth) else { continue };
                 if self.keeps(frame, &mut guards, statement, &mut block) {
                     break;
@@ -173,6 +198,34 @@ impl Writer {
         }
         block.results = self.results(frame, n_results);
         block
+    }
+
+    /// Statements of kinds that came later, which most programs have none of.
+    fn later_ones(&mut self, frame: &Frame) -> Vec<Statement> {
+        let mut found = Vec::new();
+        if self.extra.percent(self.makes) {
+            let dtype = self.extra.pick(&[DType::F32, DType::F32, DType::F64, DType::I64, DType::Bool]);
+            let vars = Writer::vars(frame);
+            let sizes = match vars.is_empty() || self.extra.percent(40) {
+                true => vec![self.extra.below(4)],
+                false => vars[self.extra.below(vars.len())].1.sizes().to_vec(),
+            };
+            if sizes.iter().product::<usize>() <= MOST_ELEMENTS {
+                found.push(Statement::Make { out: self.fresh(), dtype, sizes, start: self.extra.below(9) as i64 - 4 });
+            }
+        }
+        if self.extra.percent(self.customs) {
+            let floats: Vec<Var> = Writer::vars(frame)
+                .iter()
+                .filter(|(_, tensor)| tensor.dtype().is_float())
+                .map(|(var, _)| *var)
+                .collect();
+            if !floats.is_empty() {
+                let (kind, of) = (self.extra.below(KINDS), self.extra.pick(&floats));
+                found.push(Statement::Custom { outs: Vec::new(), kind, of });
+            }
+        }
+        found
     }
 
     /// Appends a backward pass and a step of each leaf.
@@ -242,6 +295,10 @@ impl Writer {
             }
             Statement::Method { outs, method, tensors, ints, scalar } => {
                 let found = frame.method(method, tensors, ints, scalar)?;
+                Ok(self.name(frame, outs, found))
+            }
+            Statement::Custom { outs, kind, of } => {
+                let found = custom(*kind, frame.get(*of))?;
                 Ok(self.name(frame, outs, found))
             }
             other => frame.statement(other, guards).map(|()| true),

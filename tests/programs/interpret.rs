@@ -4,6 +4,7 @@ use super::calls::{
     Held, call, counting, default, first, gradient, gradients, inference, item, lower, not_lower, quiet, rate,
     recording,
 };
+use super::customs::{custom, made};
 use super::methods::Method;
 use super::program::{Arg, Block, Guard, Reading, Statement, Var, Wrapper};
 use opfuse::dispatch::Value;
@@ -92,6 +93,11 @@ impl Frame {
                 let found = self.method(method, tensors, ints, scalar)?;
                 self.take(outs, found)?;
             }
+            Statement::Custom { outs, kind, of } => {
+                let found = custom(*kind, self.get(*of))?;
+                self.take(outs, found)?;
+            }
+            Statement::Make { out, dtype, sizes, start } => self.set(*out, made(*dtype, sizes, *start)?),
             Statement::Clone { out, of } => self.set(*out, self.get(*of).clone()),
             Statement::Drop { of } => self.tensors[*of] = None,
             Statement::Read { number, of, how } => {

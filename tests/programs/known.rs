@@ -5,8 +5,6 @@
 
 use super::compare::Difference;
 use super::program::Case;
-use super::shrink::collect;
-use std::collections::BTreeSet;
 
 /// Whether outcomes of a call differ as documented.
 pub(crate) fn is_documented(eager: &str, compiled: &str) -> bool {
@@ -27,37 +25,8 @@ pub(crate) struct Known {
     pub(crate) matches: fn(&Case, &Difference) -> bool,
 }
 
-pub(crate) const KNOWN: &[Known] = &[
-    Known {
-        name: "the strides of a gradient that a leaf takes over, where the function itself runs the backward pass",
-        matches: |_, found| found.kind == "strides" && found.place.starts_with("gradient of "),
-    },
-    Known {
-        name: "whether a view is an inference tensor: of a number, or made in a nested mode",
-        matches: |_, found| found.kind == "inference",
-    },
-    Known {
-        name: "a captured tensor with overlapping elements, which an input is, too, and which is copied into itself",
-        matches: |_, found| found.eager.ends_with(" results") && found.compiled.contains("a single memory location"),
-    },
-    Known {
-        name: "a hook of a captured tensor that is returned, where the function itself runs a backward pass through it",
-        matches: |case, found| case.settings.hooks && found.kind == "bits" && has(case, &["Backward", "Grad"]),
-    },
-    Known {
-        name: "requires_grad that the function sets",
-        matches: |case, found| {
-            has(case, &["RequireGrad"]) && (found.place.contains("gradient") || found.kind == "outcome")
-        },
-    },
-];
-
-/// Whether a program has one of these statements.
-fn has(case: &Case, statements: &[&str]) -> bool {
-    let mut names = BTreeSet::new();
-    collect(&case.body, &mut names);
-    statements.iter().any(|statement| names.contains(*statement))
-}
+/// There is none at the time.
+pub(crate) const KNOWN: &[Known] = &[];
 
 /// The open class of a failure.
 pub(crate) fn known(case: &Case, found: &Difference) -> Option<&'static str> {

@@ -11,6 +11,7 @@
 mod bits;
 mod calls;
 mod compare;
+mod customs;
 #[path = "../common/effort.rs"]
 mod effort;
 mod found;

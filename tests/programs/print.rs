@@ -140,6 +140,10 @@ fn statement(out: &mut String, statement: &Statement, depth: usize) {
                 _ => taken(outs, &format!("{call}?.tensors()")),
             }
         }
+        Statement::Custom { outs, kind, of } => taken(outs, &format!("custom({kind}, &t{of})?")),
+        Statement::Make { out, dtype, sizes, start } => {
+            format!("let t{out} = made(DType::{dtype:?}, &{sizes:?}, {start})?;")
+        }
         Statement::Clone { out, of } => format!("let t{out} = t{of}.clone();"),
         Statement::Drop { of } => format!("drop(t{of});"),
         Statement::Read { number, of, how } => {

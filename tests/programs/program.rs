@@ -79,6 +79,19 @@ pub(crate) enum Statement {
         ints: Vec<i64>,
         scalar: Arg,
     },
+    /// A function with a derivative of its own, by number.
+    Custom {
+        outs: Vec<Var>,
+        kind: usize,
+        of: Var,
+    },
+    /// A tensor made of values in Rust.
+    Make {
+        out: Var,
+        dtype: DType,
+        sizes: Vec<usize>,
+        start: i64,
+    },
     /// Another handle of the same tensor.
     Clone {
         out: Var,
@@ -301,8 +314,9 @@ impl Statement {
             | Statement::Method { outs, .. }
             | Statement::Branch { outs, .. }
             | Statement::Nested { outs, .. }
+            | Statement::Custom { outs, .. }
             | Statement::Grad { outs, .. } => outs.clone(),
-            Statement::Clone { out, .. } | Statement::TakeGrad { out, .. } => vec![*out],
+            Statement::Clone { out, .. } | Statement::TakeGrad { out, .. } | Statement::Make { out, .. } => vec![*out],
             _ => Vec::new(),
         }
     }
@@ -313,6 +327,7 @@ impl Statement {
             Statement::Call { args, .. } => args.iter_mut().flat_map(Arg::vars_mut).collect(),
             Statement::Method { tensors, .. } => tensors.iter_mut().collect(),
             Statement::Clone { of, .. }
+            | Statement::Custom { of, .. }
             | Statement::Drop { of }
             | Statement::Read { of, .. }
             | Statement::Backward { of }
@@ -321,7 +336,9 @@ impl Statement {
             | Statement::RequireGrad { of, .. } => vec![of],
             Statement::Nested { args, .. } => args.iter_mut().collect(),
             Statement::Grad { of, wrt, .. } => std::iter::once(of).chain(wrt).collect(),
-            Statement::Branch { .. } | Statement::Open { .. } | Statement::Close { .. } => Vec::new(),
+            Statement::Branch { .. } | Statement::Open { .. } | Statement::Close { .. } | Statement::Make { .. } => {
+                Vec::new()
+            }
         }
     }
 }

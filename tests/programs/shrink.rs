@@ -292,12 +292,15 @@ fn renumber(block: &mut Block, gone: Var) -> bool {
             Statement::Call { outs, .. }
             | Statement::Method { outs, .. }
             | Statement::Branch { outs, .. }
+            | Statement::Custom { outs, .. }
             | Statement::Grad { outs, .. } => outs,
             Statement::Nested { outs, params, .. } => {
                 params.iter_mut().for_each(&mut lower);
                 outs
             }
-            Statement::Clone { out, .. } | Statement::TakeGrad { out, .. } => std::slice::from_mut(out),
+            Statement::Clone { out, .. } | Statement::TakeGrad { out, .. } | Statement::Make { out, .. } => {
+                std::slice::from_mut(out)
+            }
             _ => &mut [],
         };
         outs.iter_mut().for_each(&mut lower);
