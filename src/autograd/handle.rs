@@ -42,7 +42,7 @@ impl Tensor {
         if requires_grad && !self.key_set().has(DispatchKey::ADInplaceOrView) && !mode::is_inference_mode() {
             return refuse("an inference tensor cannot require gradients outside inference mode; clone it first");
         }
-        if !requires_grad && !self.is_tape_leaf() {
+        if !requires_grad && !self.stands_for_leaf() {
             return refuse("you can only change requires_grad flags of leaf variables; use detach");
         }
         if requires_grad && !self.is_tape_leaf() {
@@ -63,6 +63,12 @@ impl Tensor {
     /// Like [`Tensor::is_leaf`], but records no guard while tracing.
     pub(crate) fn is_tape_leaf(&self) -> bool {
         !self.requires_grad() || self.autograd().is_none_or(|meta| meta.edge().is_none())
+    }
+
+    /// Whether this is a leaf, or a handle that a recording has made of one.
+    pub(crate) fn stands_for_leaf(&self) -> bool {
+        let edge = || self.autograd().and_then(crate::autograd::meta::Meta::edge);
+        self.is_tape_leaf() || edge().is_some_and(|edge| edge.leaf().is_some())
     }
 
     /// Whether this tensor or its base requires gradients. For a view this is an upper bound.

@@ -57,26 +57,20 @@ pub(crate) fn check_write(op: &str, target: &Tensor, value_requires_grad: bool) 
                  with grad mode enabled, or write to it in no_grad mode",
             );
         }
-        if stands_for_leaf(&view.base) && view.base.requires_grad() {
+        if view.base.stands_for_leaf() && view.base.requires_grad() {
             return refuse(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation; write in no_grad \
                  mode, or to a clone",
             );
         }
     }
-    if stands_for_leaf(target) && target.requires_grad() {
+    if target.stands_for_leaf() && target.requires_grad() {
         return refuse(
             "a leaf Variable that requires grad is being used in an in-place operation; write in no_grad mode, or to a \
              clone",
         );
     }
     Ok(())
-}
-
-/// Whether this is a leaf, or a handle that a recording has made of one.
-fn stands_for_leaf(tensor: &Tensor) -> bool {
-    let edge = || tensor.autograd().and_then(crate::autograd::meta::Meta::edge);
-    tensor.is_tape_leaf() || edge().is_some_and(|edge| edge.leaf().is_some())
 }
 
 /// The backward formula of `copy_(target, source)`.

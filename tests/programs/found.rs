@@ -325,7 +325,13 @@ fn an_input_that_the_function_makes_a_leaf_cannot_be_written_to() {
         x[0].add_(1)?;
         Ok(vec![x[0].mul(2.0)?])
     }
-    for function in [view, itself] {
+    fn neither(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        x[0].set_requires_grad(true)?;
+        x[0].set_requires_grad(false)?;
+        x[0].add_(1)?;
+        Ok(vec![x[0].mul(2.0)?])
+    }
+    for function in [view, itself, neither] {
         check(captured, inputs, 3, &Settings { after: After::Nothing, ..PLAIN }, function);
     }
 }

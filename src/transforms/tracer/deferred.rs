@@ -101,7 +101,8 @@ pub fn trace_first<R>(
     });
     // A write may have given an input a history.
     for (handle, original) in handles.iter().zip(inputs) {
-        if let (Some(edge), false) = (handle.autograd().and_then(Meta::edge), original.requires_grad()) {
+        let edge = handle.autograd().filter(|meta| meta.requires_grad()).and_then(Meta::edge);
+        if let (Some(edge), false) = (edge, original.requires_grad()) {
             original.set_edge(edge);
         }
     }
