@@ -1,7 +1,7 @@
 //! Profiles an encoder of the size of MiniLM, called eagerly and compiled, and training steps of it.
 //!
 //! `cargo run --release --example profile [FOLDER]` prints the tables, says what profiling costs, and writes traces
-//! for Perfetto to the folder.
+//! for Perfetto and pages to the folder.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -62,8 +62,10 @@ fn shown(name: &str, folder: Option<&PathBuf>, call: &dyn Fn() -> Result<()>) ->
     if let Some(profile) = last {
         println!("{profile}");
         if let Some(folder) = folder {
-            let path = folder.join(format!("{}.json", name.replace(' ', "_")));
-            std::fs::write(&path, profile.to_chrome_trace()).expect("the folder can be written to");
+            for (ending, text) in [("json", profile.to_chrome_trace()), ("html", profile.to_html())] {
+                let path = folder.join(format!("{}.{ending}", name.replace(' ', "_")));
+                std::fs::write(&path, text).expect("the folder can be written to");
+            }
         }
     }
     Ok(())

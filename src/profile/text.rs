@@ -35,7 +35,7 @@ impl fmt::Display for Profile {
 
 impl Profile {
     fn line(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
-        let number = |value: Option<f64>| value.map_or("-".into(), |value| three(value));
+        let number = |value: Option<f64>| value.map_or("-".into(), three);
         let megabytes = (row.bytes > 0).then(|| row.bytes as f64 / row.calls.max(1) as f64 / 1e6);
         let roof = row.roof.map_or("-".into(), |roof| format!("{:.0} %", 100.0 * roof));
         let threads = row.threads.map_or("-".into(), |threads| threads.to_string());
