@@ -1,6 +1,5 @@
 //! Parts of values that `select` and `slice` take.
 
-use crate::error::Result;
 use crate::ir::attrs::{Attributes, Select, SelectBackward, Slice, SliceBackward};
 use crate::ir::{Attr, Attrs, Layout, Op, view};
 use smallvec::SmallVec;
@@ -21,21 +20,25 @@ pub(crate) struct Place {
 impl Place {
     /// The place of the part whose gradient this call puts among zeros.
     pub(super) fn of(op: Op, attrs: &[Attr]) -> Option<Place> {
-        let (sizes, dim, cut, is_selected): (_, _, Box<dyn Fn(&Layout) -> Result<Layout>>, _) = match op {
+        let sized = |sizes: &[i64]| -> Layout {
+            Layout::contiguous(&sizes.iter().map(|&size| size as usize).collect::<SmallVec<[usize; 6]>>())
+        };
+        let (whole, part, dim, is_selected) = match op {
             Op::SelectBackward => {
                 let SelectBackward { input_sizes, dim, index } = SelectBackward::read(attrs);
-                (input_sizes, dim, Box::new(move |of| view::select(of, &Attrs::from(Select { dim, index }))), true)
+                let whole = sized(&input_sizes);
+                let part = view::select(&whole, &Attrs::from(Select { dim, index })).ok()?;
+                (whole, part, dim, true)
             }
             Op::SliceBackward => {
                 let SliceBackward { input_sizes, dim, start, end, step } = SliceBackward::read(attrs);
-                let slice = move |of: &Layout| view::slice(of, &Attrs::from(Slice { dim, start, end, step }));
-                (input_sizes, dim, Box::new(slice), false)
+                let whole = sized(&input_sizes);
+                let part = view::slice(&whole, &Attrs::from(Slice { dim, start, end, step })).ok()?;
+                (whole, part, dim, false)
             }
             _others => return None,
         };
-        let sizes: SmallVec<[usize; 6]> = sizes.iter().map(|&size| size as usize).collect();
-        let whole = Layout::contiguous(&sizes);
-        let part = cut(&whole).ok()?;
+        let sizes: SmallVec<[usize; 6]> = whole.sizes.iter().copied().collect();
         let dim = if dim < 0 { dim + sizes.len() as i64 } else { dim };
         let dim = usize::try_from(dim).ok().filter(|&dim| dim < sizes.len())?;
         let is_dense = is_selected || part.strides[dim] == whole.strides[dim];
