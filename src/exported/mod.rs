@@ -27,6 +27,7 @@ mod numbers;
 mod run;
 mod sizes;
 mod state;
+mod views;
 
 use crate::compile::{CompileOptions, Compiled, Explain, compile_with};
 use crate::dispatch::value::Value;
@@ -295,10 +296,11 @@ impl Inner {
         let Archive { model, tensors, pickled } = archive;
         let Model { graph, inputs: specs, outputs: results, ranges, torch_version } = model;
         let mut missing = Missing::new();
-        let block = bind(&graph, &mut missing)?;
+        let mut block = bind(&graph, &mut missing)?;
         if !missing.is_empty() {
             return Err(missing_operators(&missing));
         }
+        block.relax_views().map_err(|error| error.to_string())?;
         if specs.len() != block.inputs.len() || results.len() != block.outputs.len() {
             return Err("its signature has not as many inputs and outputs as its graph".to_owned());
         }
