@@ -58,7 +58,8 @@ impl Settings {
 
 /// A built graph, and a better one if a measurement found it.
 pub(super) struct Tuned {
-    first: Built,
+    /// In a box, because programs are moved through many frames while they are built.
+    first: Box<Built>,
     settings: Settings,
     runs: AtomicU32,
     better: OnceLock<Option<Box<Built>>>,
@@ -90,7 +91,7 @@ impl Tuned {
             Some(device) => pipeline::build_on(device, settings.numerics, graph, subject, &settings.fusion)?,
         };
         Ok(Tuned {
-            first,
+            first: Box::new(first),
             settings: *settings,
             runs: AtomicU32::new(0),
             better: OnceLock::new(),
