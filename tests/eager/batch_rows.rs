@@ -25,8 +25,7 @@ fn sizes(x: &Tensor) -> [usize; 3] {
 /// Functions that treat the rows of the batch alike.
 const FUNCTIONS: [(&str, Function); 29] = [
     ("matmul", |x| x.matmul(&weight(&[sizes(x)[2], 37], x)?)),
-    // Over rows that do not lie one after another, a bias is added in one step or two; the page says when.
-    ("linear", |x| x.contiguous()?.linear(&weight(&[19, sizes(x)[2]], x)?, Some(&weight(&[19], x)?))),
+    ("linear", |x| x.linear(&weight(&[19, sizes(x)[2]], x)?, Some(&weight(&[19], x)?))),
     ("linear of flat rows", |x| {
         let [_, channels, length] = sizes(x);
         x.flatten(1, 2)?.linear(&weight(&[23, channels * length], x)?, None)
