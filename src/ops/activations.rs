@@ -172,6 +172,22 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              generator=None) -> Tensor",
             rrelu,
         )?
+        .def_kernel(
+            "rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar \
+             upper=0.3333333333333333, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)",
+            |x: &Tensor,
+             noise: &Tensor,
+             lower: Scalar,
+             upper: Scalar,
+             training: bool,
+             generator: Option<&Generator>| match training {
+                false => Ok((rrelu(x, lower, upper, false, generator)?, noise.clone())),
+                true => Err(Error::NotImplemented {
+                    op: "rrelu_with_noise_functional".into(),
+                    what: "slopes that are drawn are not returned; use rrelu, or a model in eval()".into(),
+                }),
+            },
+        )?
         .def_kernel("_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", safe_softmax)?
         .def_kernel("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", glu_backward)?;
     Ok(())

@@ -3,6 +3,7 @@
 //! It is computed as two products and a softmax, in f32 for 16-bit operands, and rounded once. A row that is masked
 //! completely gives zeros.
 
+use crate::dispatch::key::grad_mode::no_grad;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
@@ -47,7 +48,19 @@ impl Tensor {
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
-    library.composite(&ATTENTION, attention)?;
+    library
+        .composite(&ATTENTION, attention)?
+        .def_kernel(
+            "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, \
+             bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
+            flash_attention,
+        )?
+        .def_kernel(
+            "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor \
+             value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? \
+             scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
+            flash_attention_backward,
+        )?;
     Ok(())
 }
 
@@ -64,32 +77,128 @@ fn attention(
 ) -> Result<Tensor> {
     let op = "scaled_dot_product_attention";
     check(op, query, key, value)?;
+    check_options(op, mask, dropout, is_causal)?;
+    let (key, value) = if shares_heads {
+        (with_heads_of(op, query, key)?, with_heads_of(op, query, value)?)
+    } else {
+        (key.clone(), value.clone())
+    };
+    let scores = scaled_products(query, &key, scale)?;
+    let causal = causal_mask(query, &key, is_causal)?;
+    let weights = match causal.as_ref().or(mask) {
+        Some(mask) => masked_softmax(op, &scores, mask, query.dtype())?,
+        None => scores.softmax(-1)?,
+    };
+    let y = weights.matmul(&widened(&value)?)?.to_dtype(query.dtype())?;
+    match y.dim() {
+        // Heads lie beside each other in memory, as in PyTorch, so that they are joined again by a view.
+        4 => y.transpose(1, 2)?.contiguous()?.transpose(1, 2),
+        _other => Ok(y),
+    }
+}
+
+/// The products of rows of the query with rows of the key, times the scale, `(…, L, S)`.
+fn scaled_products(query: &Tensor, key: &Tensor, scale: Option<f64>) -> Result<Tensor> {
+    widened(query)?.mul(factor(query, scale))?.matmul(&widened(key)?.transpose(-2, -1)?)
+}
+
+/// The scale of the scores, which is `1 / sqrt(E)` unless it was given.
+fn factor(query: &Tensor, scale: Option<f64>) -> f64 {
+    scale.unwrap_or_else(|| 1.0 / (query.sizes()[query.dim() - 1] as f64).sqrt())
+}
+
+/// True where position `i` may attend to position `j`: up to `i`.
+fn causal_mask(query: &Tensor, key: &Tensor, is_causal: bool) -> Result<Option<Tensor>> {
+    if !is_causal {
+        return Ok(None);
+    }
+    let sizes = [query, key].map(|x| x.sizes()[x.dim() - 2]);
+    Ok(Some(full_on(query.device(), &sizes, Scalar::Bool(true), Some(DType::Bool))?.tril(0)?))
+}
+
+/// Attention as programs of PyTorch contain it after their decomposition. The second result `(N, H, L)` has the
+/// logarithms of the sums of the weights, without a gradient.
+fn flash_attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    dropout: f64,
+    is_causal: bool,
+    mask: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Result<(Tensor, Tensor)> {
+    let op = "_scaled_dot_product_flash_attention_for_cpu";
+    check_heads(op, &[query, key, value])?;
+    let y = attention(query, key, value, mask, dropout, is_causal, scale, false)?;
+    let _guard = no_grad();
+    let sums = masked_scores(op, query, key, mask, is_causal, scale)?.logsumexp(-1, false)?;
+    Ok((y, sums))
+}
+
+/// The gradients of attention with respect to query, key and value. The weights are computed again from the logarithms
+/// of their sums (Dao et al. 2022, algorithm 4).
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn flash_attention_backward(
+    gradient: &Tensor,
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    y: &Tensor,
+    sums: &Tensor,
+    dropout: f64,
+    is_causal: bool,
+    mask: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let op = "_scaled_dot_product_flash_attention_for_cpu_backward";
+    check_heads(op, &[query, key, value, gradient, y])?;
+    check(op, query, key, value)?;
+    check_options(op, mask, dropout, is_causal)?;
+    let scores = masked_scores(op, query, key, mask, is_causal, scale)?;
+    // A row without any position has minus infinity on both sides.
+    let barred = sums.eq(f64::NEG_INFINITY)?.unsqueeze(-1)?;
+    let weights = scores.sub(sums.unsqueeze(-1)?)?.exp()?.masked_fill(&barred, 0.0)?;
+    let (gradient, dtype) = (widened(gradient)?, query.dtype());
+    let by_value = weights.transpose(-2, -1)?.matmul(&gradient)?;
+    let by_weights = gradient.matmul(&widened(value)?.transpose(-2, -1)?)?;
+    let along = gradient.mul(widened(y)?)?.sum(-1, true)?;
+    let by_scores = weights.mul(by_weights.sub(along)?)?.mul(factor(query, scale))?;
+    let by_query = by_scores.matmul(&widened(key)?)?;
+    let by_key = by_scores.transpose(-2, -1)?.matmul(&widened(query)?)?;
+    Ok((by_query.to_dtype(dtype)?, by_key.to_dtype(dtype)?, by_value.to_dtype(dtype)?))
+}
+
+/// The scores, minus infinity where a position is barred.
+fn masked_scores(
+    op: &str,
+    query: &Tensor,
+    key: &Tensor,
+    mask: Option<&Tensor>,
+    is_causal: bool,
+    scale: Option<f64>,
+) -> Result<Tensor> {
+    let scores = scaled_products(query, key, scale)?;
+    match causal_mask(query, key, is_causal)?.as_ref().or(mask) {
+        Some(mask) => masked(op, &scores, mask, query.dtype()),
+        None => Ok(scores),
+    }
+}
+
+fn check_heads(op: &str, tensors: &[&Tensor]) -> Result<()> {
+    match tensors.iter().find(|x| x.dim() != 4) {
+        Some(x) => Err(Error::shape(op, format!("shape {:?}", x.sizes()), "4 dims are needed: (N, heads, L, E)")),
+        None => Ok(()),
+    }
+}
+
+fn check_options(op: &str, mask: Option<&Tensor>, dropout: f64, is_causal: bool) -> Result<()> {
     if dropout != 0.0 {
         return Err(Error::argument(op, format!("dropout_p is {dropout}; drop out the inputs or the result instead")));
     }
     if is_causal && mask.is_some() {
         return Err(Error::argument(op, "attn_mask must not be given when is_causal is set"));
     }
-    let (key, value) = if shares_heads {
-        (with_heads_of(op, query, key)?, with_heads_of(op, query, value)?)
-    } else {
-        (key.clone(), value.clone())
-    };
-    let [rows, features] = [2, 1].map(|from_end| query.sizes()[query.dim() - from_end]);
-    let scale = scale.unwrap_or(1.0 / (features as f64).sqrt());
-    let scores = widened(query)?.mul(scale)?.matmul(&widened(&key)?.transpose(-2, -1)?)?;
-    let causal = match is_causal {
-        true => {
-            let sizes = [rows, key.sizes()[key.dim() - 2]];
-            Some(full_on(query.device(), &sizes, Scalar::Bool(true), Some(DType::Bool))?.tril(0)?)
-        }
-        false => None,
-    };
-    let weights = match causal.as_ref().or(mask) {
-        Some(mask) => masked_softmax(op, &scores, mask, query.dtype())?,
-        None => scores.softmax(-1)?,
-    };
-    weights.matmul(&widened(&value)?)?.to_dtype(query.dtype())
+    Ok(())
 }
 
 fn check(op: &str, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
@@ -132,13 +241,18 @@ fn with_heads_of(op: &str, query: &Tensor, x: &Tensor) -> Result<Tensor> {
     x.unsqueeze(dim as i64 + 1)?.expand(&repeated[..])?.reshape(&joined[..])
 }
 
+/// The scores with a bool or floating mask.
+fn masked(op: &str, scores: &Tensor, mask: &Tensor, dtype: DType) -> Result<Tensor> {
+    match mask.dtype() {
+        DType::Bool => mask.where_(scores, f64::NEG_INFINITY),
+        found if found == dtype || found == DType::F32 => scores.add(&widened(mask)?),
+        found => Err(Error::dtype(op, found, "bool, f32 or the dtype of the query", "convert attn_mask")),
+    }
+}
+
 /// Softmax of the scores with a bool or floating mask.
 fn masked_softmax(op: &str, scores: &Tensor, mask: &Tensor, dtype: DType) -> Result<Tensor> {
-    let scores = match mask.dtype() {
-        DType::Bool => mask.where_(scores, f64::NEG_INFINITY)?,
-        found if found == dtype || found == DType::F32 => scores.add(&widened(mask)?)?,
-        found => return Err(Error::dtype(op, found, "bool, f32 or the dtype of the query", "convert attn_mask")),
-    };
+    let scores = masked(op, scores, mask, dtype)?;
     if scores.numel() == 0 {
         return scores.softmax(-1);
     }

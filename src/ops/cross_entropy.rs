@@ -79,6 +79,27 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             },
         )?
         .def_kernel(
+            "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+             ignore_index=-100) -> Tensor",
+            |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
+                nll("nll_loss", x, target, weight, reduction, ignore_index).map(|(loss, _)| loss)
+            },
+        )?
+        .def_kernel(
+            "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+             ignore_index=-100) -> Tensor",
+            |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
+                nll("nll_loss2d", x, target, weight, reduction, ignore_index).map(|(loss, _)| loss)
+            },
+        )?
+        .def_kernel(
+            "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> \
+             (Tensor output, Tensor total_weight)",
+            |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
+                nll("nll_loss2d_forward", x, target, weight, reduction, ignore_index)
+            },
+        )?
+        .def_kernel(
             "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> \
              (Tensor output, Tensor total_weight)",
             |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {

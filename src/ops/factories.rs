@@ -12,7 +12,7 @@ use crate::dispatch::rows::{call, call_on};
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Arange, Full};
-use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
+use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous, strides_in_order};
 use crate::ir::{Attr, Attrs, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
 use crate::ops::arguments::ordered;
 use crate::ops::arguments::{check_storage, count, counts, int, int_list};
@@ -261,6 +261,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&EMPTY, empty)?
         .def_kernel(formatted!("empty_like(Tensor self"), empty_like)?
         .def_kernel(plain!("empty_strided(SymInt[] size, SymInt[] stride"), empty_strided)?
+        .def_kernel(plain!("empty_permuted(SymInt[] size, int[] physical_layout"), empty_permuted)?
         .def_kernel(plain!("new_empty(Tensor self, SymInt[] size"), new_empty)?
         .def_kernel(plain!("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride"), new_empty_strided)?
         .composite(&ZEROS, filled::<0>)?
@@ -277,26 +278,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(plain!("arange.start(Scalar start, Scalar end"), arange_from)?
         .composite(&ARANGE, arange_in_steps)?
         .composite(&EYE, square_eye)?
-        .def_kernel(plain!("eye.m(SymInt n, SymInt m"), eye)?
-        .def_kernel(plain!("linspace(Scalar start, Scalar end, int steps"), linspace)?
-        .def_kernel(
-            plain!("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps"),
-            |start: &Tensor, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
-                linspace(bound(start)?, bound(end)?, steps, dtype, layout, device, pin_memory)
-            },
-        )?
-        .def_kernel(
-            plain!("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps"),
-            |start: &Tensor, end: Scalar, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
-                linspace(bound(start)?, end, steps, dtype, layout, device, pin_memory)
-            },
-        )?
-        .def_kernel(
-            plain!("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps"),
-            |start: Scalar, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
-                linspace(start, bound(end)?, steps, dtype, layout, device, pin_memory)
-            },
-        )?;
+        .def_kernel(plain!("eye.m(SymInt n, SymInt m"), eye)?;
     Ok(())
 }
 
@@ -349,6 +331,29 @@ fn empty_strided(
     }
     let strides = counts(NAME, strides)?.into();
     blank(device.unwrap_or(Device::CPU), NAME, &counts(NAME, sizes)?, strides, dtype.unwrap_or(default_dtype()))
+}
+
+/// Memory whose dims lie in the given order, the outermost first.
+fn empty_permuted(
+    sizes: &[i64],
+    order: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    let op = "empty_permuted";
+    check_storage(op, layout, pin_memory)?;
+    let sizes = counts(op, sizes)?;
+    let mut sorted: Vec<i64> = order.to_vec();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq(0..sizes.len() as i64) {
+        let what = format!("physical_layout {order:?} for {} dims", sizes.len());
+        return Err(Error::argument(op, what + "; it must have each dim once"));
+    }
+    let order: Vec<usize> = order.iter().map(|&dim| dim as usize).collect();
+    let dtype = dtype.unwrap_or(default_dtype());
+    blank(device.unwrap_or(Device::CPU), op, &sizes, strides_in_order(&sizes, &order), dtype)
 }
 
 fn new_empty(
@@ -515,52 +520,4 @@ fn eye(
     let line = |length: i64| Tensor::arange(0, count("eye", length)? as i64, 1);
     let diagonal = line(n)?.unsqueeze(1)?.eq(&line(m)?)?;
     diagonal.to_dtype(dtype.unwrap_or(default_dtype()))?.to_device(device.unwrap_or(Device::CPU))
-}
-
-/// `steps` numbers from `start` to `end`, inclusive. The first half counts from `start` up and the second half from
-/// `end` down, so both ends are exact.
-fn linspace(
-    start: Scalar,
-    end: Scalar,
-    steps: i64,
-    dtype: Option<DType>,
-    layout: Option<TensorLayout>,
-    device: Option<Device>,
-    pin_memory: Option<bool>,
-) -> Result<Tensor> {
-    check_storage("linspace", layout, pin_memory)?;
-    let device = device.unwrap_or(Device::CPU);
-    let dtype = dtype.unwrap_or(default_dtype());
-    let sizes = [usize::try_from(steps).map_err(|_| {
-        Error::argument("linspace", format!("the number of steps is {steps}, but must be non-negative"))
-    })?];
-    if steps <= 1 {
-        return full_on(device, &sizes, start, Some(dtype));
-    }
-    // Integers are truncated from floats that hold all of them.
-    let wide = match dtype {
-        DType::F16 | DType::BF16 | DType::F32 => DType::F32,
-        DType::F64 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => DType::F64,
-    };
-    let whole = |x: Scalar| if dtype.is_float() { x.as_f64() } else { x.as_i64() as f64 };
-    let (start, end) = (whole(start), whole(end));
-    let step = match wide {
-        DType::F32 => f64::from((end as f32 - start as f32) / (steps - 1) as f32),
-        _other => (end - start) / (steps - 1) as f64,
-    };
-    let index = Tensor::arange(0, steps, 1)?;
-    let near_start = index.to_dtype(wide)?.mul(step)?.add(start)?;
-    let left = Tensor::arange(steps - 1, -1, -1)?;
-    let near_end = left.to_dtype(wide)?.mul(-step)?.add(end)?;
-    let halves = index.lt(steps / 2)?.where_(&near_start, &near_end)?;
-    halves.to_dtype(dtype)?.to_device(device)
-}
-
-/// An end of a range, given as a tensor.
-fn bound(x: &Tensor) -> Result<Scalar> {
-    if x.dim() != 0 {
-        let what = format!("start and end must be 0-dim tensors, but one has {} dims", x.dim());
-        return Err(Error::shape("linspace", what, "select one element first"));
-    }
-    x.to_scalar()
 }

@@ -206,7 +206,7 @@ impl Way {
 }
 
 /// The sizes and factors of a call that gives one of the two.
-fn sizes_of(
+pub(super) fn sizes_of(
     op: &str,
     x: &Tensor,
     sizes: Option<&[i64]>,

@@ -52,6 +52,10 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
                 multi_margin_loss(x, target, p.as_f64(), margin.as_f64(), weight, reduction)
             },
         )?
+        .def_kernel(
+            "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+            multilabel_margin_loss,
+        )?
         .composite(&POISSON_NLL, poisson_nll_loss)?;
     Ok(())
 }
@@ -156,6 +160,31 @@ fn multi_margin_loss(
     }
     let is_target = range_on(x.device(), 0, classes as i64, Some(DType::I64))?.eq(&target)?;
     let loss = loss.masked_fill(&is_target, 0.0)?.sum(1, false)?.div(classes as f64)?;
+    let loss = if is_one { loss.squeeze(0)? } else { loss };
+    reduced(op, &loss, reduction)?.to_dtype(dtype)
+}
+
+/// The mean over classes of `max(0, 1 - x[target] + x[class])`, summed over the targets of a row. Classes that are
+/// targets do not count. The targets of a row end at the first negative number.
+fn multilabel_margin_loss(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    let op = "multilabel_margin_loss";
+    let dtype = x.dtype();
+    let [scores] = operands(op, [x])?;
+    if !(1..=2).contains(&x.dim()) || x.sizes() != target.sizes() {
+        let what = format!("scores {:?} and target {:?}", x.sizes(), target.sizes());
+        return Err(Error::shape(op, what, "both must have one shape, with 1 or 2 dims"));
+    }
+    let is_one = x.dim() == 1;
+    let classes = x.sizes().last().copied().unwrap_or(1);
+    let [scores, target] = [&scores, target].map(|x| x.reshape([-1, classes as i64]));
+    let (scores, target) = (scores?, target?);
+    let is_listed = target.lt(0)?.to_dtype(DType::I64)?.cumsum(1)?.eq(0)?;
+    let places = is_listed.where_(&target, 0)?;
+    let is_target = scores.zeros_like()?.scatter_add(1, &places, &is_listed.to_dtype(scores.dtype())?)?.gt(0)?;
+    let of_targets = scores.gather(1, &places)?.unsqueeze(2)?;
+    let apart = scores.unsqueeze(1)?.sub(&of_targets)?.add(1.0)?.clamp_min(0.0)?;
+    let counts = is_listed.unsqueeze(2)?.logical_and(&is_target.logical_not()?.unsqueeze(1)?)?;
+    let loss = counts.where_(&apart, 0.0)?.sum([1, 2], false)?.div(classes as f64)?;
     let loss = if is_one { loss.squeeze(0)? } else { loss };
     reduced(op, &loss, reduction)?.to_dtype(dtype)
 }

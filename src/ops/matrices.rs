@@ -118,7 +118,12 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             cross("cross", x, other, dim)
         })?
         .composite(&TRACE, trace)?
-        .composite(&CDIST, cdist)?;
+        .composite(&CDIST, cdist)?
+        .def_kernel("_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", cdist)?
+        .def_kernel("pdist(Tensor self, float p=2.) -> Tensor", |x: &Tensor, p: f64| pdist("pdist", x, p))?
+        .def_kernel("_pdist_forward(Tensor self, float p=2.) -> Tensor", |x: &Tensor, p: f64| {
+            pdist("_pdist_forward", x, p)
+        })?;
     for (triangle, composite) in [Triangle::Lower, Triangle::Upper].into_iter().zip(&INDICES) {
         library.composite(
             composite,
@@ -217,6 +222,23 @@ fn cdist(x: &Tensor, other: &Tensor, p: f64, mode: Option<i64>) -> Result<Tensor
         return euclidean(x, other);
     }
     x.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?)?.norm(p, -1, false)
+}
+
+/// The distances between all pairs of rows: of the first row to each later one, then of the second row, and so on.
+fn pdist(op: &str, x: &Tensor, p: f64) -> Result<Tensor> {
+    if x.dim() != 2 {
+        let what = format!("pdist only supports 2D tensors, got {:?}", x.sizes());
+        return Err(Error::shape(op, what, "pass one point per row"));
+    }
+    // NaN fails too.
+    let is_order = p >= 0.0;
+    if !is_order {
+        return Err(Error::argument(op, format!("pdist only supports non-negative p values, but p is {p}")));
+    }
+    let rows = x.sizes()[0];
+    let pairs = Tensor::triu_indices(rows, rows, 1)?.to_device(x.device())?;
+    let [left, right] = [0, 1].map(|side| x.index_select(0, &pairs.select(0, side)?));
+    left?.sub(&right?)?.norm(p, -1, false)
 }
 
 /// Square roots of `|x|² - 2 x·y + |y|²`, by one matrix product.

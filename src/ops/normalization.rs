@@ -92,6 +92,11 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              float eps) -> (Tensor, Tensor, Tensor)",
             native_group_norm,
         )?
+        .def_kernel(
+            "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, \
+             SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+            native_group_norm_backward,
+        )?
         .composite(&RMS_NORM, rms_norm)?;
     Ok(())
 }
@@ -172,10 +177,7 @@ fn native_group_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let op = "native_group_norm";
-    if x.numel() as i64 != samples.saturating_mul(channels).saturating_mul(length) {
-        let what = format!("N {samples}, C {channels} and HxW {length} do not fit input shape {:?}", x.sizes());
-        return Err(Error::shape(op, what, "pass the sizes of the input"));
-    }
+    check_sizes(op, x, [samples, channels, length])?;
     let rows = group_rows(op, x, groups, weight, bias)?;
     let (mean, variance) = moments(&rows, &[1], false)?;
     let rstd = variance.add(eps)?.rsqrt()?;
@@ -183,6 +185,56 @@ fn native_group_norm(
     let y = affine(&y, weight, bias)?.to_dtype(x.dtype())?;
     let per_group = |value: &Tensor| value.view([samples, groups])?.to_dtype(x.dtype());
     Ok((y, per_group(&mean)?, per_group(&rstd)?))
+}
+
+/// The gradients of group norm with respect to input, weight and bias, from the saved statistics of its groups. A
+/// gradient that is not wanted is empty.
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn native_group_norm_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    samples: i64,
+    channels: i64,
+    length: i64,
+    groups: i64,
+    mask: &[bool],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let op = "native_group_norm_backward";
+    check_sizes(op, x, [samples, channels, length])?;
+    let [by_input, by_weight, by_bias] = wanted(op, mask)?;
+    let (dtype, parameter_dtype) = (x.dtype(), weight.unwrap_or(x).dtype());
+    let rows = group_rows(op, x, groups, weight, None)?;
+    let per_row = |value: &Tensor| widened(value)?.reshape([samples * groups, 1]);
+    let (mean, rstd) = (per_row(mean)?, per_row(rstd)?);
+    let y = rows.sub(mean)?.mul(&rstd)?;
+    let gradient = widened(gradient)?;
+    let input = || {
+        let g = affine(&gradient, weight, None)?.reshape(rows.sizes())?;
+        let along = g.mul(&y)?.mean(1, true)?;
+        g.sub(g.mean(1, true)?)?.sub(y.mul(along)?)?.mul(&rstd)?.reshape(x.sizes())?.to_dtype(dtype)
+    };
+    let channel_sums =
+        |value: &Tensor| value.reshape([samples, channels, length])?.sum([0, 2], false)?.to_dtype(parameter_dtype);
+    Ok((
+        if by_input { input()? } else { nothing(&gradient, dtype)? },
+        if by_weight {
+            channel_sums(&gradient.mul(y.reshape(x.sizes())?)?)?
+        } else {
+            nothing(&gradient, parameter_dtype)?
+        },
+        if by_bias { channel_sums(&gradient)? } else { nothing(&gradient, parameter_dtype)? },
+    ))
+}
+
+fn check_sizes(op: &str, x: &Tensor, [samples, channels, length]: [i64; 3]) -> Result<()> {
+    if x.numel() as i64 == samples.saturating_mul(channels).saturating_mul(length) {
+        return Ok(());
+    }
+    let what = format!("N {samples}, C {channels} and HxW {length} do not fit input shape {:?}", x.sizes());
+    Err(Error::shape(op, what, "pass the sizes of the input"))
 }
 
 /// The input with one row per group.

@@ -2,6 +2,7 @@
 //!
 //! Exported programs and Python call them. Rust has the methods that they are made of.
 
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
@@ -40,9 +41,139 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(
             "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int \
              quant_max) -> Tensor",
-            fake_quantize,
+            |x: &Tensor, scale: f64, zero_point: i64, least: i64, most: i64| {
+                let op = "fake_quantize_per_tensor_affine";
+                fake_quantize(op, x, scale, zero_point, least, most).map(|(value, _)| value)
+            },
+        )?
+        .def_kernel(
+            "fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int \
+             quant_max) -> (Tensor output, Tensor mask)",
+            |x: &Tensor, scale: f64, zero_point: i64, least: i64, most: i64| {
+                fake_quantize("fake_quantize_per_tensor_affine_cachemask", x, scale, zero_point, least, most)
+            },
         )?;
+    of_real_numbers(library)?;
+    of_parts(library)
+}
+
+/// What a complex number would have, for real ones.
+fn of_real_numbers(library: &mut Library) -> Result<()> {
+    for name in ["adjoint", "mH"] {
+        library.def_kernel(&format!("{name}(Tensor(a) self) -> Tensor(a)"), |x: &Tensor| x.transpose(-2, -1))?;
+    }
+    library
+        .def_kernel("matrix_H(Tensor(a) self) -> Tensor(a)", |x: &Tensor| x.transpose(-2, -1))?
+        .def_kernel("real(Tensor(a) self) -> Tensor(a)", |x: &Tensor| Ok(x.clone()))?
+        .def_kernel("isreal(Tensor self) -> Tensor", |x: &Tensor| x.eq(x)?.logical_or(&x.ne(x)?))?
+        .def_kernel("angle(Tensor self) -> Tensor", |x: &Tensor| {
+            let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(default_dtype())? };
+            // A NaN stays, and so does the sign of no zero: the angle of -0 is 0.
+            x.isnan()?.where_(&x, &x.lt(0)?.where_(&x.full_like(std::f64::consts::PI)?, 0.0)?)
+        })?;
     Ok(())
+}
+
+/// Parts and products of tensors under the names of NumPy.
+fn of_parts(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("fliplr(Tensor self) -> Tensor", |x: &Tensor| flipped("fliplr", x, 1))?
+        .def_kernel("flipud(Tensor self) -> Tensor", |x: &Tensor| flipped("flipud", x, 0))?
+        .def_kernel("diagflat(Tensor self, int offset=0) -> Tensor", |x: &Tensor, offset: i64| {
+            x.reshape([-1])?.diag(offset)
+        })?
+        .def_kernel("inner(Tensor self, Tensor other) -> Tensor", inner)?
+        .def_kernel(
+            "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+            |x: &Tensor, y: &Tensor, dim: i64| x.mul(y)?.sum(dim, false),
+        )?
+        .def_kernel(
+            "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
+            |x: &Tensor, offset: i64, dim1: i64, dim2: i64| x.diagonal(offset, dim1, dim2),
+        )?
+        .def_kernel("matrix_power(Tensor self, int n) -> Tensor", matrix_power)?
+        .def_kernel("sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size)?
+        .def_kernel("equal(Tensor self, Tensor other) -> bool", |x: &Tensor, y: &Tensor| {
+            if x.sizes() != y.sizes() {
+                return Ok(false);
+            }
+            x.eq(y)?.all((), false)?.item::<bool>()
+        })?
+        .def_kernel("log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", |x: &Tensor| {
+            // The gradient's formula reads the second result in PyTorch, where ours does not.
+            Ok((x.log_sigmoid()?, x.detach()?.abs()?.neg()?.exp()?))
+        })?;
+    Ok(())
+}
+
+fn flipped(op: &str, x: &Tensor, dim: usize) -> Result<Tensor> {
+    if x.dim() <= dim {
+        let what = format!("shape {:?} has {} dims", x.sizes(), x.dim());
+        return Err(Error::shape(op, what, format!("at least {} are needed", dim + 1)));
+    }
+    x.flip([dim as i64])
+}
+
+/// Sums of products over the last dims.
+fn inner(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if x.dim() == 0 || y.dim() == 0 {
+        return x.mul(y);
+    }
+    let (Some(one), Some(two)) = (x.sizes().last(), y.sizes().last()) else { return x.mul(y) };
+    if one != two {
+        let what = format!("shapes {:?} and {:?}", x.sizes(), y.sizes());
+        return Err(Error::shape("inner", what, "the last sizes must be equal"));
+    }
+    let rows = |x: &Tensor| x.reshape([-1, *one as i64]);
+    let outer = [&x.sizes()[..x.dim() - 1], &y.sizes()[..y.dim() - 1]].concat();
+    rows(x)?.mm(&rows(y)?.t()?)?.reshape(&outer[..])
+}
+
+/// Products by repeated squaring. A power of 0 is the identity.
+fn matrix_power(x: &Tensor, n: i64) -> Result<Tensor> {
+    let op = "matrix_power";
+    let (Some(&columns), true) = (x.sizes().last(), x.dim() >= 2) else {
+        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
+    };
+    if x.sizes()[x.dim() - 2] != columns {
+        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
+    }
+    if n < 0 {
+        let what = format!("n is {n}; powers below 0 need an inverse, which is missing");
+        return Err(Error::NotImplemented { op: op.into(), what });
+    }
+    let (mut square, mut product, mut left) = (x.clone(), None::<Tensor>, n);
+    while left > 0 {
+        if left % 2 == 1 {
+            product = Some(product.map_or_else(|| Ok(square.clone()), |product| product.matmul(&square))?);
+        }
+        left /= 2;
+        if left > 0 {
+            square = square.matmul(&square)?;
+        }
+    }
+    if n == 1 {
+        return x.copy();
+    }
+    product.map_or_else(|| Tensor::eye(columns, x.dtype())?.to_device(x.device())?.expand(x.sizes())?.copy(), Ok)
+}
+
+/// Sums over the dims that a tensor of these sizes was expanded along.
+fn sum_to_size(x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+    let op = "sum_to_size";
+    let wanted = counts(op, sizes)?;
+    let fits = wanted.len() <= x.dim()
+        && wanted.iter().rev().zip(x.sizes().iter().rev()).all(|(&to, &from)| to == from || to == 1);
+    if !fits {
+        let what = format!("size {sizes:?} does not broadcast to shape {:?}", x.sizes());
+        return Err(Error::shape(op, what, "pass sizes that broadcast to the tensor's"));
+    }
+    let added = x.dim() - wanted.len();
+    let dims: Vec<i64> = (0..x.dim())
+        .filter(|&dim| dim < added || wanted[dim - added] != x.sizes()[dim])
+        .map(|dim| dim as i64)
+        .collect();
+    if dims.is_empty() { Ok(x.clone()) } else { x.sum(&dims[..], true)?.view(&wanted[..]) }
 }
 
 /// `-x log x`, 0 at 0, and minus infinity below.
@@ -83,9 +214,9 @@ fn max_unpool2d(x: &Tensor, indices: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     zeros.scatter(rank as i64 - 2, &lines(indices)?, &lines(x)?)?.view(&[&outer[..], sizes].concat()[..])
 }
 
-/// Rounds to the numbers that integers of a range stand for. The gradient passes where nothing is cut off.
-fn fake_quantize(x: &Tensor, scale: f64, zero_point: i64, least: i64, most: i64) -> Result<Tensor> {
-    let op = "fake_quantize_per_tensor_affine";
+/// Rounds to the numbers that integers of a range stand for, and says where nothing is cut off. The gradient passes
+/// there.
+fn fake_quantize(op: &str, x: &Tensor, scale: f64, zero_point: i64, least: i64, most: i64) -> Result<(Tensor, Tensor)> {
     need_float(op, &[x])?;
     if least > most || !(least..=most).contains(&zero_point) || scale.is_nan() || scale <= 0.0 {
         let what = format!("scale {scale}, zero_point {zero_point}, range {least} to {most}");
@@ -93,13 +224,13 @@ fn fake_quantize(x: &Tensor, scale: f64, zero_point: i64, least: i64, most: i64)
     }
     let fixed = x.detach()?;
     let number = fixed.mul(1.0 / scale)?.round()?.add(zero_point as f64)?;
-    let is_inside = number.ge(least as f64)?.mul(&number.le(most as f64)?)?;
+    let is_inside = number.ge(least as f64)?.logical_and(&number.le(most as f64)?)?;
     let value = number.clamp(Some((least as f64).into()), Some((most as f64).into()))?;
     let value = value.sub(zero_point as f64)?.mul(scale)?;
     if !x.requires_grad() {
-        return Ok(value);
+        return Ok((value, is_inside));
     }
     // Zero, with the gradient of `x`.
     let passing = is_inside.where_(&x.sub(&fixed)?, 0.0)?;
-    value.add(&passing)
+    Ok((value.add(&passing)?, is_inside))
 }

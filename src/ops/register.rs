@@ -12,12 +12,13 @@ use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
-    activations, adaptive_pooling, attention, backend, batch_norm, closeness, conversions, convolution, cross_entropy,
-    diagonals, dropout, einsum, element, embedding_bag, factories, grids, grouped_products, histograms, images,
-    in_place, index_slices, indexing, joins, losses, margin_losses, masks, matrices, multinomial, mutation,
-    normalization, norms, order_statistics, padding, pieces, plain_forms, pointwise, pooling, products, random,
-    random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, statistics,
-    uniques, view_forms, views, written_forms,
+    activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, calculus, closeness, combinations,
+    contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element, embedding_bag,
+    factories, grids, grouped_products, histograms, images, in_place, index_slices, indexing, joins, losses,
+    margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms, order_statistics,
+    other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills, rearranging,
+    recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces, special, stacks, statistics,
+    uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -74,6 +75,15 @@ const SUBJECTS: &[Subject] = &[
     searching::register,
     statistics::register,
     uniques::register,
+    antialiasing::register,
+    calculus::register,
+    combinations::register,
+    contractions::register,
+    matrix_norms::register,
+    spaces::register,
+    special::register,
+    stacks::register,
+    windows::register,
 ];
 
 /// Registers every row of the op table with its kernels per backend, the composites, and the in-place and `out` forms.
@@ -117,6 +127,7 @@ fn composites(libraries: &mut Vec<Library>) -> Result<()> {
     for register in SUBJECTS {
         register(&mut library)?;
     }
+    other_names::register(&mut library)?;
     libraries.push(library);
     grouped_products::register_outside(libraries)
 }

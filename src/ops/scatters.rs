@@ -7,9 +7,11 @@ use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Along, Diagonal, Select, Slice};
-use crate::ir::{Attr, Attrs, Op, Scalar};
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attr, Attrs, DType, Op, Scalar};
 use crate::ops::composite::Composite;
-use crate::ops::factories::full_on;
+use crate::ops::dims::{Dims, ints};
+use crate::ops::factories::{full_on, range_on};
 use crate::ops::in_place::{in_place_methods, row_methods};
 use crate::tensor::handle::Tensor;
 
@@ -21,6 +23,9 @@ static SCATTER_BY_WORD: Composite =
 static SCATTER_VALUE_BY_WORD: Composite =
     Composite::new("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor")
         .with_writes();
+static AS_STRIDED_SCATTER: Composite = Composite::new(
+    "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+);
 
 impl Tensor {
     row_methods! {
@@ -46,6 +51,22 @@ impl Tensor {
     in_place_methods! {
         scatter_value scatter_value_ SCATTER_VALUE (dim: i64, index: &Tensor, value: impl Into<Scalar>)
             (self, dim, index, value.into());
+    }
+
+    /// A copy of the tensor with `source` in place of the elements that [`Tensor::as_strided`] with the same numbers
+    /// would show. Of several elements for one position, any may stay. Sizes, strides and dtype are kept.
+    ///
+    /// # Errors
+    /// If the elements of `self` are not dense in memory, if `source` has other sizes than `sizes`, or if the numbers
+    /// reach beyond the elements of `self`.
+    pub fn as_strided_scatter(
+        &self,
+        source: &Tensor,
+        sizes: impl Into<Dims>,
+        strides: impl Into<Dims>,
+        offset: impl Into<Option<i64>>,
+    ) -> Result<Tensor> {
+        AS_STRIDED_SCATTER.call((self, source, &ints(sizes)[..], &ints(strides)[..], offset.into()))
     }
 
     /// `value` in the dtype of `self`, with the sizes of the index.
@@ -131,8 +152,72 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&SCATTER_BY_WORD, scatter_reduced)?
         .composite(&SCATTER_VALUE_BY_WORD, |x: &Tensor, dim: i64, index: &Tensor, value: Scalar, reduce: &str| {
             scatter_reduced(x, dim, index, &x.repeated(value, index)?, reduce)
-        })?;
+        })?
+        .def_kernel(
+            "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> \
+             Tensor",
+            index_reduce,
+        )?
+        .composite(&AS_STRIDED_SCATTER, as_strided_scatter)?;
     Ok(())
+}
+
+/// The positions that the view would show are those of a range under the same view, so a scatter along one dim writes
+/// them. That has a gradient, which a write through an overlapping view would not have.
+fn as_strided_scatter(
+    x: &Tensor,
+    source: &Tensor,
+    sizes: &[i64],
+    strides: &[i64],
+    offset: Option<i64>,
+) -> Result<Tensor> {
+    let op = "as_strided_scatter";
+    // The dims in the order of memory.
+    let mut order: Vec<usize> = (0..x.dim()).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse((x.strides()[dim], x.sizes()[dim] != 1)));
+    let in_memory = x.permute(order.iter().map(|&dim| dim as i64).collect::<Vec<_>>())?;
+    if !in_memory.is_contiguous() {
+        let what = format!("shape {:?} with strides {:?} is not dense in memory", x.sizes(), x.strides());
+        return Err(Error::argument(op, format!("{what}; make it contiguous first")));
+    }
+    if !source.sizes().iter().map(|&size| size as i64).eq(sizes.iter().copied()) {
+        let what = format!("the source has shape {:?}, and the sizes are {sizes:?}", source.sizes());
+        return Err(Error::shape(op, what, "they must be the same"));
+    }
+    let own = x.storage_offset() as i64;
+    let start = offset.unwrap_or(own).checked_sub(own).filter(|&start| start >= 0);
+    let Some(start) = start else {
+        let what = format!("storage_offset {offset:?} lies before the first element, which is at {own}");
+        return Err(Error::argument(op, what));
+    };
+    let count = x.numel() as i64;
+    let positions = range_on(x.device(), 0, count, Some(DType::I64))?.as_strided(sizes, strides, start)?;
+    let written = in_memory.reshape([count])?.scatter(0, &positions.reshape([-1])?, &source.reshape([-1])?)?;
+    let mut back = vec![0; order.len()];
+    for (at, &dim) in order.iter().enumerate() {
+        back[dim] = at as i64;
+    }
+    written.view(in_memory.sizes())?.permute(back)
+}
+
+/// A `scatter_reduce` whose index is the same for the whole part of the source along `dim`.
+fn index_reduce(
+    x: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    let op = "index_reduce";
+    let along = normalize_dim(op, dim, x.dim())?;
+    if index.dim() > 1 || source.dim() != x.dim() || source.sizes().get(along).copied().unwrap_or(1) != index.numel() {
+        let what = format!("index {:?} and source {:?} for shape {:?}", index.sizes(), source.sizes(), x.sizes());
+        return Err(Error::shape(op, what, "the index is a line with one place for each part of the source"));
+    }
+    let shape: Vec<i64> = (0..x.dim()).map(|other| if other == along { -1 } else { 1 }).collect();
+    let index = index.reshape(shape)?.expand(source.sizes())?;
+    x.scatter_reduce(dim, &index, source, reduce, include_self).map_err(|error| error.of(op))
 }
 
 /// A `scatter` that adds or multiplies, depending on `reduce`.

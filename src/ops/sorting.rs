@@ -103,6 +103,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              indices)",
             |x: &Tensor, _: Option<bool>, dim: i64, descending: bool| x.sort(dim, descending),
         )?
+        .def_kernel("msort(Tensor self) -> Tensor", |x: &Tensor| Ok(x.sort(0, false)?.0))?
         .composite(&TOPK, topk)?;
     Ok(())
 }

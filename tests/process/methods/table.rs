@@ -307,6 +307,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "scatter_reduce_" => w(x()).scatter_reduce_(1, &places(), &x(), "sum", true);
     "select_scatter" => w(x()).select_scatter(&line(), 0, 0);
     "slice_scatter" => w(x()).slice_scatter(&batch(&[1, 4]), 0, 0, 1, 1);
+    "as_strided_scatter" => w(x()).as_strided_scatter(&batch(&[2, 2]), [2, 2], [4, 1], None);
     "diagonal_scatter" => w(x()).diagonal_scatter(&batch(&[3]), 0, 0, 1);
 
     "mm" => w(square()).mm(&square());
