@@ -19,7 +19,6 @@ pub(crate) mod kernel;
 mod meta;
 mod node;
 mod parts;
-mod place;
 mod program;
 mod row;
 mod saved;

@@ -4,11 +4,11 @@
 //! are no cycles. A long tape is dropped without deep recursion.
 
 use crate::autograd::hook::Hook;
-use crate::autograd::place::Place;
 use crate::autograd::tape::Places;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::ops::part_place::PartPlace;
 use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
@@ -59,7 +59,7 @@ pub(crate) trait Backward: Send + Sync {
     }
 
     /// Where the part lies that the call took from its operand, if that is all it did.
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&PartPlace> {
         None
     }
 

@@ -9,11 +9,11 @@
 //! one zero is added. Gradients that are no parts end a run of parts, so sums keep their order.
 
 use crate::autograd::node::Node;
-use crate::autograd::place::Place;
 use crate::error::Result;
 use crate::ir::Scalar;
 use crate::ops::factories::full_on;
 use crate::ops::joins::cat;
+use crate::ops::part_place::PartPlace;
 use crate::tensor::handle::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) struct Part {
     pub(super) node: Arc<Node>,
     pub(super) gradient: Tensor,
-    pub(super) place: Place,
+    pub(super) place: PartPlace,
 }
 
 /// A gradient that arrives in pieces.
@@ -39,6 +39,10 @@ impl Sum {
     /// Adds a gradient of the whole value.
     pub(super) fn add(&mut self, gradient: Tensor, alone: &Alone<'_>) -> Result<()> {
         self.settle(alone)?;
+        self.add_to_whole(gradient)
+    }
+
+    fn add_to_whole(&mut self, gradient: Tensor) -> Result<()> {
         self.whole = Some(match self.whole.take() {
             Some(before) => before.add(&gradient)?,
             None => gradient,
@@ -53,10 +57,7 @@ impl Sum {
                 [part] => alone(part)?,
                 parts => joined(parts)?,
             };
-            self.whole = Some(match self.whole.take() {
-                Some(before) => before.add(&sum)?,
-                None => sum,
-            });
+            self.add_to_whole(sum)?;
         }
         Ok(())
     }
@@ -77,7 +78,7 @@ fn runs(parts: Vec<Part>) -> Vec<Vec<Part>> {
     // The ends of the ranges of the last run, by their starts.
     let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
     for part in parts {
-        let Place { dim, range, .. } = &part.place;
+        let PartPlace { dim, range, .. } = &part.place;
         let is_free = taken.range(..range.end).next_back().is_none_or(|(_, &end)| end <= range.start);
         match runs.last_mut().filter(|run| is_free && run.iter().all(|other| other.place.dim == *dim)) {
             Some(run) => {
@@ -95,7 +96,7 @@ fn runs(parts: Vec<Part>) -> Vec<Vec<Part>> {
 
 /// The sum of several parts of one run.
 fn joined(parts: &[Part]) -> Result<Tensor> {
-    let Place { sizes, dim, .. } = &parts[0].place;
+    let PartPlace { sizes, dim, .. } = &parts[0].place;
     let mut ordered: Vec<&Part> = parts.iter().collect();
     ordered.sort_by_key(|part| part.place.range.start);
     let like = &parts[0].gradient;
@@ -107,7 +108,7 @@ fn joined(parts: &[Part]) -> Result<Tensor> {
     let mut pieces: Vec<Tensor> = Vec::with_capacity(parts.len() + 1);
     let mut end = 0;
     for part in ordered {
-        let Place { range, is_selected, .. } = &part.place;
+        let PartPlace { range, is_selected, .. } = &part.place;
         if range.start > end {
             pieces.push(zeros(end..range.start)?);
         }

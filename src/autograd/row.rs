@@ -6,7 +6,6 @@
 //! the dispatcher. Both give the same bits.
 
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
-use crate::autograd::place::Place;
 use crate::autograd::saved::Saved;
 use crate::autograd::tape::Places;
 use crate::device::Device;
@@ -22,6 +21,7 @@ use crate::ir::autodiff::VjpInput;
 use crate::ir::{Attr, Graph, NodeId, NodeKind, Op, SideTable};
 use crate::ops::derivative::{Formula, Needs, formula};
 use crate::ops::factories::made_on;
+use crate::ops::part_place::PartPlace;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -33,8 +33,6 @@ struct RowBackward {
     formula: Arc<Formula>,
     /// The inputs of the formula in order; `None` for the gradient. Emptied by `release`, unless all are plain numbers.
     saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
-    /// Where the part lies that the call took from its operand.
-    place: Option<Place>,
 }
 
 /// Records a call that returned `result`. The operands have the edges `next`.
@@ -58,8 +56,7 @@ pub(crate) fn record(
             VjpInput::Grad => None,
         });
     }
-    let place = place(&formula.vjp.graph);
-    let function = Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)), place });
+    let function = Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)) });
     let node = Node::new(function, next, smallvec![ResultType::of(result)]);
     result.set_edge(Edge::new(node, 0));
     Ok(())
@@ -112,23 +109,11 @@ impl Backward for RowBackward {
         let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
         let copy = |saved: &Option<Saved>| saved.as_ref().map(|saved| saved.copy(places)).transpose();
         let saved = saved.iter().map(copy).collect::<Result<_>>()?;
-        let (formula, place) = (self.formula.clone(), self.place.clone());
-        Ok(Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)), place }))
+        Ok(Box::new(RowBackward { formula: self.formula.clone(), saved: Mutex::new(Some(saved)) }))
     }
 
-    fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
-    }
-}
-
-/// The place of a part whose gradient is put among zeros by a graph that does nothing else.
-fn place(graph: &Graph) -> Option<Place> {
-    let mut nodes = graph.nodes().map(|(_, node)| node);
-    match (nodes.next(), nodes.next(), nodes.next()) {
-        (Some(input), Some(node), None) if matches!(input.kind, NodeKind::Input(_)) => {
-            Place::of(node.op()?, &node.attrs)
-        }
-        (_, _, _) => None,
+    fn place(&self) -> Option<&PartPlace> {
+        self.formula.part.as_ref()
     }
 }
 

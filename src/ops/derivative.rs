@@ -9,6 +9,7 @@ use crate::eager;
 use crate::error::Result;
 use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
 use crate::ir::{Attr, Attrs, CallKey, Op, TensorType};
+use crate::ops::part_place::PartPlace;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use rustc_hash::FxHashMap;
@@ -26,6 +27,8 @@ const CAPACITY: usize = 4096;
 pub(crate) struct Formula {
     pub(crate) op: Op,
     pub(crate) vjp: Vjp,
+    /// Where the part lies that the call takes from its operand.
+    pub(crate) part: Option<PartPlace>,
     /// Its key in the cache of executables.
     pub(crate) id: u64,
 }
@@ -58,7 +61,8 @@ pub(crate) fn formula(
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
     let attrs = Attrs::from(attrs);
     let vjp = vjp(op, &types, &attrs, &result(&types, &attrs)?, needs)?;
-    let known = Arc::new(Formula { op, vjp, id: eager::graph_id() });
+    let part = PartPlace::of_graph(&vjp.graph);
+    let known = Arc::new(Formula { op, vjp, part, id: eager::graph_id() });
     FORMULAS.with_borrow_mut(|formulas| {
         if formulas.len() >= CAPACITY {
             formulas.clear();

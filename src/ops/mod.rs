@@ -59,6 +59,7 @@ pub(crate) mod norms;
 pub(crate) mod order_statistics;
 pub(crate) mod other_names;
 pub(crate) mod padding;
+pub(crate) mod part_place;
 pub(crate) mod pieces;
 pub(crate) mod plain_forms;
 pub(crate) mod pointwise;

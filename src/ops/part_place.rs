@@ -1,25 +1,36 @@
 //! Parts of values that `select` and `slice` take.
 
 use crate::ir::attrs::{Attributes, Select, SelectBackward, Slice, SliceBackward};
-use crate::ir::{Attr, Attrs, Layout, Op, view};
+use crate::ir::{Attr, Attrs, Graph, Layout, NodeKind, Op, view};
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Where a part lies in the value that it was taken from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PartPlace {
     /// The sizes of the value.
-    pub(super) sizes: SmallVec<[usize; 6]>,
-    pub(super) dim: usize,
+    pub(crate) sizes: SmallVec<[usize; 6]>,
+    pub(crate) dim: usize,
     /// Its indices of the dim.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// Whether the part lacks the dim.
-    pub(super) is_selected: bool,
+    pub(crate) is_selected: bool,
 }
 
-impl Place {
+impl PartPlace {
+    /// The place of a part whose gradient is put among zeros by a graph that does nothing else.
+    pub(super) fn of_graph(graph: &Graph) -> Option<PartPlace> {
+        let mut nodes = graph.nodes().map(|(_, node)| node);
+        match (nodes.next(), nodes.next(), nodes.next()) {
+            (Some(input), Some(node), None) if matches!(input.kind, NodeKind::Input(_)) => {
+                PartPlace::of(node.op()?, &node.attrs)
+            }
+            (_, _, _) => None,
+        }
+    }
+
     /// The place of the part whose gradient this call puts among zeros.
-    pub(super) fn of(op: Op, attrs: &[Attr]) -> Option<Place> {
+    fn of(op: Op, attrs: &[Attr]) -> Option<PartPlace> {
         let sized = |sizes: &[i64]| -> Layout {
             Layout::contiguous(&sizes.iter().map(|&size| size as usize).collect::<SmallVec<[usize; 6]>>())
         };
@@ -47,6 +58,6 @@ impl Place {
         }
         let start = part.offset / whole.strides[dim];
         let length = if is_selected { 1 } else { part.sizes[dim] };
-        Some(Place { sizes, dim, range: start..start + length, is_selected })
+        Some(PartPlace { sizes, dim, range: start..start + length, is_selected })
     }
 }
