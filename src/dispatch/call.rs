@@ -38,11 +38,17 @@ pub(crate) enum Origin {
 /// The keys whose kernels want to know where a call stands.
 const LOCATED: KeySet = KeySet::from_keys(&[DispatchKey::Tracer, DispatchKey::PythonTLSSnapshot]);
 
+/// Whether a trace or a profile will see the call.
+#[inline(always)]
+pub(super) fn is_located(keys: KeySet) -> bool {
+    !(keys & LOCATED).is_empty()
+}
+
 /// Notes the caller of the calling function, if a trace or a profile will see the call.
 #[inline(always)]
 #[track_caller]
 pub(super) fn located(keys: KeySet) -> Option<Located> {
-    if (keys & LOCATED).is_empty() { None } else { Some(locate()) }
+    if is_located(keys) { Some(locate()) } else { None }
 }
 
 impl Operator {

@@ -2,7 +2,7 @@
 
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
-use crate::dispatch::call::{Origin, located};
+use crate::dispatch::call::{Origin, is_located, located};
 use crate::dispatch::kernel::{Kernel, RowFn};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
@@ -11,6 +11,7 @@ use crate::dispatch::row_values::{self, pack};
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, Op};
+use crate::profile::locate;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
@@ -29,7 +30,18 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
         // The common case: with constant keys, the compiler computes their slots.
         return run(op, operator, ON_CPU, tensors, attrs);
     }
-    let _place = located(keys);
+    if is_located(keys) {
+        return run_located(op, operator, keys, tensors, attrs);
+    }
+    run(op, operator, keys, tensors, attrs)
+}
+
+/// Apart from [`call`], which stays small that way.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn run_located(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let _place = locate();
     run(op, operator, keys, tensors, attrs)
 }
 
