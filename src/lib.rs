@@ -48,6 +48,7 @@ pub mod device;
 pub mod dispatch;
 mod eager;
 pub mod error;
+mod escaped;
 pub mod exported;
 pub mod formats;
 pub mod func;

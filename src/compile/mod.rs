@@ -10,7 +10,6 @@ mod cells;
 pub(crate) mod compiled;
 pub mod disk;
 mod entry;
-mod escaped;
 pub mod explain;
 mod gradients;
 pub(crate) mod guard;

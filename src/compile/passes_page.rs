@@ -6,8 +6,8 @@
 //! The page loads nothing and has no scripts. The file is a whole page after each section. A failure to write it is
 //! reported once, and compilation continues.
 
-use super::escaped::Escaped;
 use crate::debug::{self, PassesPage};
+use crate::escaped::Escaped;
 use crate::ir::Graph;
 use crate::ir::diff::{Change, Line, diff};
 use std::borrow::Cow;

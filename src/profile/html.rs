@@ -4,6 +4,7 @@
 
 use super::report::{Kind, Profile, Row, TimedSpan};
 use super::text;
+use crate::escaped::Escaped;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -196,23 +197,5 @@ const fn colour(kind: Kind) -> &'static str {
         Kind::Capture => "#c9a0dc",
         Kind::Compile => "#8e44ad",
         Kind::Scope => "#c8ccd4",
-    }
-}
-
-/// Text without markup.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
     }
 }

@@ -26,12 +26,13 @@ use imports::Imports;
 
 /// The floors from the ground up. A file imports from its own floor and those before it. Where a folder inside a
 /// floor is a floor of its own, its files belong to it alone.
-const FLOORS: [&str; 25] = [
+const FLOORS: [&str; 26] = [
     "error",
     "debug",
     "lru",
     "scope",
     "json",
+    "escaped",
     "profile",
     "ir",
     "device",

@@ -4,8 +4,8 @@
 
 use super::picture::svg;
 use super::{Decision, Edge, Explain, Group, counted};
-use crate::compile::escaped::Escaped;
 use crate::compile::pipeline::Timed;
+use crate::escaped::Escaped;
 use std::fmt::{self, Write};
 use std::time::Duration;
 

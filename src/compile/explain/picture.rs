@@ -5,7 +5,7 @@
 use super::html::colour;
 use super::layers::positions;
 use super::{Decision, Edge, Explain, GroupKind};
-use crate::compile::escaped::Escaped;
+use crate::escaped::Escaped;
 use crate::fusion::role::Role;
 use crate::ir::NodeId;
 use crate::ir::text::NodeText;
