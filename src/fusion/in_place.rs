@@ -11,9 +11,9 @@
 //! - The regions of the step that still run read the value, if at all, only at the elements that they write.
 //! - The value is its whole memory, with the layout of the result.
 //! - An input ends up with its new value, or is not overwritten at all.
-//! - A call that fails leaves inputs as they were, or as eager calls leave them. So an index that the function uses
-//!   before it writes to an input is also checked before that write. A kernel writes in place only where the function
-//!   itself first does all that may fail, and then all its writes.
+//! - A call that fails leaves inputs as they were, because the function then runs eagerly from them. So an input is
+//!   written to after all checks of values. A kernel writes in place only where the function itself first does all that
+//!   may fail, and then all its writes.
 
 use super::plan::{Plan, Rewritten, Step, StepKind};
 use super::region::{Region, Value};
@@ -139,6 +139,8 @@ struct Search<'a> {
     last_read: SideTable<NodeId, usize>,
     /// For each step, the first node of it or of later steps that may find an index out of range.
     fallible: Vec<Option<NodeId>>,
+    /// The last step that checks values.
+    last_check: Option<usize>,
     /// The input whose memory a value is written to.
     input_of: SideTable<NodeId, Option<usize>>,
     steps: Vec<SmallVec<[InPlace; 1]>>,
@@ -167,14 +169,15 @@ impl<'a> Search<'a> {
             let first = step.nodes.iter().filter(may_fail).copied();
             fallible[index] = first.chain(fallible[index + 1]).min();
         }
-        let first_renewal = first_renewal(graph, plan);
+        let last_check = last_check(graph, plan);
+        let first_renewal = first_renewal(graph, plan, last_check);
         for (index, &output) in graph.outputs().iter().enumerate() {
             if !rewritten.iter().any(|one| one.output == index || one.ignored.contains(&index)) {
                 last_read[graph.view_base(output)] = usize::MAX;
             }
         }
         let (input_of, steps) = (SideTable::filled(graph, || None), Vec::with_capacity(plan.steps.len()));
-        Search { graph, plan, rewritten, step_of, last_read, fallible, input_of, steps, first_renewal }
+        Search { graph, plan, rewritten, step_of, last_read, fallible, last_check, input_of, steps, first_renewal }
     }
 
     fn run(mut self) -> Found<'a> {
@@ -218,8 +221,10 @@ impl<'a> Search<'a> {
             },
             NodeKind::Number(_) | NodeKind::Extent(_) => return None,
         };
-        // Eager calls check the index of an earlier op before they write.
-        if input.is_some() && self.fallible[index + 1].is_some_and(|fallible| fallible < to) {
+        // Eager calls check the index of an earlier op before they write. After a failed check the function runs again,
+        // from the inputs on.
+        let is_early = || self.fallible[index + 1].is_some_and(|fallible| fallible < to);
+        if input.is_some() && (is_early() || self.last_check.is_some_and(|last| last > index)) {
             return None;
         }
         let regions = match &step.kind {
@@ -303,17 +308,22 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The last step that may find a value out of range.
+fn last_check(graph: &Graph, plan: &Plan) -> Option<usize> {
+    plan.steps.iter().rposition(|step| step.nodes.iter().any(|&node| checks_values(graph, node)))
+}
+
+fn checks_values(graph: &Graph, node: NodeId) -> bool {
+    let call = &graph[node];
+    call.op().is_some_and(|op| op.checks_values(call.ty.dtype))
+}
+
 /// The first step from which on nothing can find a value out of range, if the function writes to inputs after all that
 /// can. Then a call that fails has written nothing, as an eager call.
-fn first_renewal(graph: &Graph, plan: &Plan) -> Option<usize> {
-    let may_fail = |node: NodeId| {
-        let call = &graph[node];
-        call.op().is_some_and(|op| op.checks_values(call.ty.dtype))
-    };
+fn first_renewal(graph: &Graph, plan: &Plan, last_check: Option<usize>) -> Option<usize> {
     let first_write = plan.rewritten.iter().map(|one| graph.outputs()[one.output]).min()?;
-    let last = (0..plan.steps.len()).rev().find(|&at| plan.steps[at].nodes.iter().any(|&node| may_fail(node)));
-    let writes_last = graph.nodes().all(|(id, _)| id < first_write || !may_fail(id));
-    writes_last.then_some(last.map_or(0, |last| last + 1))
+    let writes_last = graph.nodes().all(|(id, _)| id < first_write || !checks_values(graph, id));
+    writes_last.then_some(last_check.map_or(0, |last| last + 1))
 }
 
 /// Whether a region only copies elements of `from` to the same places of `to`.
