@@ -41,7 +41,7 @@ pub(crate) use node::reserve as reserve_calls;
 pub(crate) use program::{GradientProgram, KeptTensors, ProgramHistory, Request, Values, record_program};
 pub(crate) use row::{replay, replay_until};
 pub(crate) use tape::{Tape, leads_to, reached};
-pub(crate) use views::Tensors;
+pub(crate) use views::{Tensors, is_unrecorded_view};
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;

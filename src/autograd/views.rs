@@ -73,6 +73,13 @@ pub(crate) fn check_write(op: &str, target: &Tensor, value_requires_grad: bool) 
     Ok(())
 }
 
+/// Whether [`check_write`] refuses every write, because the tensor is a view without history of one that requires
+/// gradients.
+pub(crate) fn is_unrecorded_view(target: &Tensor) -> bool {
+    let is_unrecorded = |view: &ViewOf| view.is_differentiable && !view.made_with_grad && view.base.requires_grad();
+    target.view_of().is_some_and(is_unrecorded) && is_grad_enabled()
+}
+
 /// The backward formula of `copy_(target, source)`.
 #[derive(Clone)]
 struct CopyBackward {

@@ -16,6 +16,7 @@ use super::profiled;
 use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
+use crate::autograd::is_unrecorded_view;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::modes;
@@ -28,8 +29,7 @@ use crate::tensor::structure::{Flat, TensorStruct};
 use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
 use crate::transforms::tracer::GradientsBefore;
-use crate::transforms::tracer::Reads;
-use crate::transforms::tracer::{First, NoTrace};
+use crate::transforms::tracer::{Draws, First, NoTrace, Reads};
 use smallvec::SmallVec;
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -143,7 +143,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                     (program, None)
                 }
             };
-            if program.has_aliased_writes(&tensors) {
+            if program.refuses(&tensors).is_some() {
                 return None;
             }
             self.count(|cells| cells.runs_template(template.clone(), is_captured));
@@ -205,7 +205,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if !is_usual {
             return None;
         }
-        let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if !program.has_aliased_writes(inputs));
+        let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if program.refuses(inputs).is_none());
         let cell = self.count(|cells| cells.repeated(inputs, runs))?;
         let Some(Entry::Graph(program)) = cell.entry() else { return None };
         match Self::run_program(program, inputs, &[]) {
@@ -260,7 +260,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let watch = tracer::watch_gradients();
         let flowed = flows(inputs);
         // Grad mode may be enabled inside the function.
-        if share_memory || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
+        let is_refused = tensors.iter().any(is_unrecorded_view);
+        if share_memory || is_refused || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
             let output = applied(&self.function, inputs)?;
             let ran = start.elapsed();
             if let Some(entry) = unless_out_of_memory(self.capture_again(inputs, &flowed, watch.end()))? {
@@ -274,9 +275,16 @@ impl<A, F: Function<A>> Compiled<F, A> {
             First::Traced(output, trace, keys) => {
                 let n_outputs = trace.owners.len();
                 let joint = Joint { n_outputs, ..Joint::without_gradients(&Flat::of(&output)) };
+                let draws = Draws::of(&trace.lifted, &keys);
                 let entry = cell.put(self.entry(Ok((*trace, joint)), inputs)?);
                 drop((output, building));
-                let Entry::Graph(program) = entry else { return self.run(entry, inputs) };
+                let Entry::Graph(program) = entry else {
+                    if matches!(entry, Entry::Eager(_)) {
+                        // The function draws again.
+                        draws.take_back();
+                    }
+                    return self.run(entry, inputs);
+                };
                 let captured = start.elapsed();
                 let output = self.run_or_fail(program, inputs, &keys);
                 self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
@@ -423,7 +431,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
         };
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
-        if program.has_aliased_writes(&tensors) {
+        if program.refuses(&tensors).is_some() {
             let what = "a written input shares elements with another input; clone one of them";
             return Err(Error::argument("call_counted", what));
         }
@@ -458,10 +466,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
             Entry::Refused(error) => Err(error.clone()),
             Entry::Deferred(_) => self.run_deferred(inputs),
-            Entry::Graph(program) if program.has_aliased_writes(&tensors) => {
-                self.run_inline(inputs, NotCaptured::WrittenInputShared.into())
-            }
-            Entry::Graph(program) => self.run_or_fail(program, inputs, &[]),
+            Entry::Graph(program) => match program.refuses(&tensors) {
+                Some(why) => self.run_inline(inputs, why.into()),
+                None => self.run_or_fail(program, inputs, &[]),
+            },
         }
     }
 

@@ -11,20 +11,19 @@ use super::output_form::OutputForm;
 use super::passes_page::Subject;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
-use crate::autograd::Tape;
+use crate::autograd::{Tape, is_unrecorded_view};
 use crate::device::Shared;
 use crate::dispatch::key::grad_mode::no_grad;
-use crate::error::{Error, Result};
+use crate::error::{Error, NotCaptured, Result};
 use crate::fusion::Rewritten;
 use crate::ir::passes::split;
 use crate::ir::{Graph, NodeId};
-use crate::ops::random::start_of;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Tensors, Words};
 use crate::transforms::tracer::checks_come_before;
 use crate::transforms::tracer::{Condition, Outside, Property};
-use crate::transforms::tracer::{GradientChange, Lifted, NewGradient, Owner, Trace};
+use crate::transforms::tracer::{Draws, GradientChange, Lifted, NewGradient, Owner, Trace};
 use crate::transforms::tracer::{Origin, OutputAlias};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -217,12 +216,24 @@ impl Program {
         })
     }
 
-    /// Whether a written input shares elements with another input. The graph would not see the write in the other
-    /// input, so the program must not run.
-    pub(super) fn has_aliased_writes(&self, inputs: &[&Tensor]) -> bool {
+    /// Why the program must not run on these inputs, if it must not.
+    ///
+    /// - A written input shares elements with another input. The graph would not see the write in the other input.
+    /// - An eager call would refuse the write, because of where the input comes from.
+    pub(super) fn refuses(&self, inputs: &[&Tensor]) -> Option<NotCaptured> {
         if self.written.is_empty() {
-            return false;
+            return None;
         }
+        match () {
+            () if self.has_aliased_writes(inputs) => Some(NotCaptured::WrittenInputShared),
+            () if self.written.iter().filter_map(|&index| inputs.get(index)).any(|input| is_unrecorded_view(input)) => {
+                Some(NotCaptured::WrittenViewUnrecorded)
+            }
+            () => None,
+        }
+    }
+
+    fn has_aliased_writes(&self, inputs: &[&Tensor]) -> bool {
         let lifted = self.lifted.iter().map(|lifted| match lifted {
             Lifted::Tensor(tensor) => Some(Cow::Borrowed(tensor)),
             Lifted::Gradient(..) => lifted.tensor(inputs).ok(),
@@ -260,11 +271,9 @@ impl Program {
 
     /// Takes back the draws of a run that failed, whose lifted inputs these are.
     fn take_back_draws(&self, lifted: &[Cow<'_, Tensor>]) {
-        for (one, key) in self.lifted.iter().zip(lifted).rev() {
-            if let (Lifted::Draw { generator, n_counters }, Some(start)) = (one, start_of(key)) {
-                generator.take_back(start, *n_counters);
-            }
-        }
+        let is_draw = |(one, _): &(&Lifted, &Cow<'_, Tensor>)| matches!(one, Lifted::Draw { .. });
+        let keys = self.lifted.iter().zip(lifted).filter(is_draw).map(|(_, key)| &**key);
+        Draws::of(&self.lifted, keys).take_back();
     }
 
     /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure

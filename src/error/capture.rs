@@ -87,6 +87,10 @@ NotCaptured {
     WrittenInputShared
         "written_input_shared" => "an input that is written to shares elements with another one";
         "give the input memory of its own, with `clone`";
+    /// A written input is a view without history of a tensor that requires gradients.
+    WrittenViewUnrecorded
+        "written_view_unrecorded" => "an input that is written to is a view of a tensor that requires gradients, made without recording";
+        "make the view with grad mode enabled, or call the function in no_grad mode";
     /// A result shares elements with an input that is written to, and no view ops say how.
     ResultSharesInput {
         /// Which result.

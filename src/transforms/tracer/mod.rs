@@ -63,7 +63,7 @@ use recording::Recording;
 pub(crate) use repeats::{Repeats, repeats};
 pub use session::take_break;
 use session::{BREAK, RECORDING, Session, is_deferred, with_recording};
-pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
+pub use trace::{Captured, Draws, GradientChange, Lifted, NewGradient, Owner, Trace};
 
 /// Adds an input to the current trace that the function was not given. The caller passes its value with each call.
 ///

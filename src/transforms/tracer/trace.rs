@@ -1,9 +1,9 @@
 //! Traces: the results of recordings.
 
-use crate::device::{Device, Generator};
+use crate::device::{Device, Generator, GeneratorState};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Graph, Scalar, Strides};
-use crate::ops::random::key_of;
+use crate::ops::random::{key_of, start_of};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::condition::{Condition, GradientType, Outside};
@@ -27,6 +27,26 @@ pub enum Lifted {
     /// An input that the caller passes with each call, such as the gradient of a result; see
     /// [`declare_input`](super::declare_input).
     Declared,
+}
+
+/// The random draws of a call, in order.
+pub struct Draws(Vec<(Generator, GeneratorState, u64)>);
+
+impl Draws {
+    /// The draws among lifted inputs, whose keys these are.
+    pub fn of<'a>(lifted: &[Lifted], keys: impl IntoIterator<Item = &'a Tensor>) -> Draws {
+        let drawn = lifted.iter().filter_map(|one| match one {
+            Lifted::Draw { generator, n_counters } => Some((generator, *n_counters)),
+            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Gradient(..) | Lifted::Declared => None,
+        });
+        let started = drawn.zip(keys).filter_map(|((generator, n), key)| Some((generator.clone(), start_of(key)?, n)));
+        Draws(started.collect())
+    }
+
+    /// Gives the counters back, unless others were drawn since.
+    pub fn take_back(&self) {
+        self.0.iter().rev().for_each(|(generator, start, n_counters)| generator.take_back(*start, *n_counters));
+    }
 }
 
 impl Lifted {
