@@ -12,7 +12,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
-use crate::ir::shape::{Sizes, contiguous_strides};
+use crate::ir::shape::{Sizes, contiguous_strides, numel};
 use crate::ir::types::TensorType;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -285,6 +285,25 @@ impl<'g> Expr<'g> {
     pub fn zeros(self) -> Expr<'g> {
         let TensorType { dtype, sizes, .. } = self.ty();
         self.builder.full(&sizes, Scalar::Int(0), dtype)
+    }
+
+    /// Whether it is one value, whatever the operands are.
+    pub fn is_full(self) -> bool {
+        self.builder.read(|graph| graph[self.node].op() == Some(Op::Full))
+    }
+
+    /// The same value as one that is computed from `gradient`, of which it takes no element. Zero is a gradient, too:
+    /// what follows depends on whether it arrives, so a backward pass must not take it for none.
+    #[must_use]
+    pub fn arriving_with(self, gradient: Expr<'g>) -> Expr<'g> {
+        let TensorType { dtype, sizes, .. } = self.ty();
+        let first = if gradient.rank() == 0 { gradient.reshape(&[1]) } else { gradient };
+        let nothing = attrs::Slice { dim: 0, start: Some(0), end: Some(0), step: 1 };
+        let none = first.call(Op::Slice, &[], nothing.into()).reshape(&[0]).to(dtype);
+        match numel(&sizes) {
+            0 => none.reshape(&sizes),
+            n => none.call(Op::Cat, &[self.reshape(&[n])], attrs::Along { dim: 0 }.into()).reshape(&sizes),
+        }
     }
 
     /// The sum over dims. No dims mean no sum.

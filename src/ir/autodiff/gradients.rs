@@ -23,9 +23,10 @@ pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
         let sizes = arg.sizes();
         if numel(&sizes) == 0 {
             // An operand without elements has a gradient without elements. The formula of a mean would divide by 0.
-            return Some(arg.zeros());
+            return Some(arg.zeros().arriving_with(call.grad));
         }
-        Some(gradient.sum_to(&sizes).expand(&sizes).to(arg.dtype()))
+        let fitted = gradient.sum_to(&sizes).expand(&sizes).to(arg.dtype());
+        Some(if gradient.is_full() { fitted.arriving_with(call.grad) } else { fitted })
     });
     fitted.collect()
 }

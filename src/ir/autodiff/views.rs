@@ -124,13 +124,7 @@ fn among_zeros(graph: &mut Graph, args: &[NodeId], sizes: &[i64], attrs: &Attrs,
 fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
     let zeros = zeros(x, sizes);
     if layout.numel() == 0 {
-        // A gradient without elements is still one: what follows depends on whether it arrives.
-        let Some((first, rest)) = sizes.split_first() else { return zeros };
-        if *first == 0 || rest.contains(&0) {
-            return zeros;
-        }
-        let none: Sizes = std::iter::once(0).chain(rest.iter().copied()).collect();
-        return x.reshape(&none).call(Op::Cat, &[zeros], Along { dim: 0 }.into());
+        return zeros.arriving_with(x);
     }
     let attrs = Overlay { stride: ints(&layout.strides), offset: layout.offset as i64 };
     zeros.call(Op::Overlay, &[x], attrs.into())
