@@ -335,3 +335,101 @@ fn an_input_that_the_function_makes_a_leaf_cannot_be_written_to() {
         check(captured, inputs, 3, &Settings { after: After::Nothing, ..PLAIN }, function);
     }
 }
+
+#[test]
+fn a_write_before_a_failed_check_happens_once() {
+    fn captured() -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[0i64, 0i64, 0i64, 0i64], &[4])?);
+        let given = over(&made.memories[0], &[4], &[1], 0)?;
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn inputs(_call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[1.234931f32], &[1])?);
+        let given = over(&made.memories[0], &[1], &[1], 0)?;
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn function(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let t0 = x[0].clone();
+        let t1 = w[0].clone();
+        t1.set(&t1, rate())?;
+        let t2 = t1.slice(0i64, -1i64, None, 3i64)?;
+        let t5 = t2.index_select(0i64, &t2)?;
+        let [t8] = first_of(call("aten::argmin", vec![Value::Tensor(t0.clone()), Value::None, Value::Bool(false)])?)?;
+        t5.fill_(rate())?;
+        call(
+            "aten::index_fill_.int_Tensor",
+            vec![Value::Tensor(t5.clone()), Value::Int(0), Value::Tensor(t5.clone()), Value::Tensor(t8.clone())],
+        )?;
+        t1.add_(Scalar::Int(0))?;
+        Ok(vec![])
+    }
+    let settings = Settings { after: After::Nothing, ..PLAIN };
+    check(captured, inputs, 1, &settings, function);
+}
+
+#[test]
+fn a_draw_of_a_function_that_returns_nothing_counts_once() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        match call {
+            0 => {
+                let mut made = Made::default();
+                made.memories.push(Tensor::from_slice(&[1.7049173f32], &[1])?);
+                let given = over(&made.memories[0], &[1], &[1], 0)?;
+                made.tensors.push(given);
+                Ok(made)
+            }
+            _ => {
+                let mut made = Made::default();
+                made.memories.push(Tensor::from_slice(&[true], &[1])?);
+                let given = over(&made.memories[0], &[1], &[1], 0)?;
+                made.tensors.push(given);
+                Ok(made)
+            }
+        }
+    }
+    fn function(_w: &[Tensor], _x: &[Tensor]) -> Result<Vec<Tensor>> {
+        call(
+            "aten::randint",
+            vec![Value::Int(6), Value::IntList(vec![1].into()), Value::None, Value::None, Value::None, Value::None],
+        )?;
+        Ok(vec![])
+    }
+    let settings = Settings { draws: true, after: After::Nothing, ..PLAIN };
+    check(captured, inputs, 2, &settings, function);
+}
+
+#[test]
+fn a_view_that_inference_mode_made_is_not_written_to() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[[2.230634f32, -1.8042734f32][call]], &[1])?);
+        let given = match before.get(Feed::Result(1)) {
+            Some(tensor) => tensor,
+            None => {
+                let plain = over(&made.memories[0], &[1], &[1], 0)?;
+                made.leaf(plain)?.mul(1.5)?
+            }
+        };
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn function(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let t0 = x[0].clone();
+        call("aten::relu6_", vec![Value::Tensor(t0.clone())])?;
+        let _g0 = inference()?;
+        let t4 = t0.view(-1)?;
+        Ok(vec![t0.clone(), t4.clone()])
+    }
+    let settings = Settings { after: After::Nothing, ..PLAIN };
+    check(captured, inputs, 2, &settings, function);
+}

@@ -27,38 +27,7 @@ pub(crate) struct Known {
     pub(crate) matches: fn(&Case, &Difference) -> bool,
 }
 
-pub(crate) const KNOWN: &[Known] = &[
-    Known {
-        name: "a write to a copy of one element, taken by an index, which reaches the captured tensor it was taken from",
-        matches: |case, found| {
-            found.kind == "bits"
-                && found.place.starts_with("captured")
-                && has(case, &["x.index_select(a,y)", "x.fill_(s)", "x.slice(a,b,None,c)"])
-        },
-    },
-    Known {
-        name: "the sign of a zero in the gradient of a norm, of which an empty part is returned",
-        matches: |case, found| {
-            found.kind == "bits"
-                && found.place.starts_with("gradient of ")
-                && [&found.eager, &found.compiled].iter().all(|bits| bits.split(' ').all(is_zero))
-                && has(case, &["aten::linalg_vector_norm", "aten::tensor_split.indices"])
-        },
-    },
-    Known {
-        name: "a draw of a function that returns nothing counts twice where types are new",
-        matches: |case, found| found.kind == "draws" && case.settings.draws && has(case, &["aten::randint"]),
-    },
-    Known {
-        name: "a result of the call before, which was written in inference mode, is written to without an error",
-        matches: |case, found| {
-            found.kind == "outcome"
-                && found.eager.contains("was created in no_grad mode")
-                && found.compiled.ends_with(" results")
-                && has(case, &["Open"])
-        },
-    },
-];
+pub(crate) const KNOWN: &[Known] = &[];
 
 /// Whether these bits are a zero of either sign.
 fn is_zero(bits: &str) -> bool {
