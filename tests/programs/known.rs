@@ -5,8 +5,6 @@
 
 use super::compare::Difference;
 use super::program::Case;
-use super::shrink::collect;
-use std::collections::BTreeSet;
 
 /// Whether outcomes of a call differ as documented.
 pub(crate) fn is_documented(eager: &str, compiled: &str) -> bool {
@@ -28,18 +26,6 @@ pub(crate) struct Known {
 }
 
 pub(crate) const KNOWN: &[Known] = &[];
-
-/// Whether these bits are a zero of either sign.
-fn is_zero(bits: &str) -> bool {
-    bits.trim_start_matches('8').bytes().all(|digit| digit == b'0')
-}
-
-/// Whether a program has all of these statements.
-fn has(case: &Case, statements: &[&str]) -> bool {
-    let mut names = BTreeSet::new();
-    collect(&case.body, &mut names);
-    statements.iter().all(|statement| names.contains(*statement))
-}
 
 /// The open class of a failure.
 pub(crate) fn known(case: &Case, found: &Difference) -> Option<&'static str> {
