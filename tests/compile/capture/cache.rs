@@ -69,7 +69,8 @@ fn long_runs_and_options_turn_the_back_off_off() -> Result<()> {
     let (at_once, long) = (compile_with(long_body, options), compile(body));
     for n in 1..AT_ONCE as usize + 8 {
         at_once.call(&ramp(&[n], n)?)?;
-        long.call(&Tensor::ones(&[(1 << 22) + n], DType::F32)?)?;
+        // So long that a capture is short beside it on a busy machine, too.
+        long.call(&Tensor::ones(&[(1 << 24) + n], DType::F32)?)?;
     }
     assert_eq!((at_once.counts().captures, at_once.counts().eager), (AT_ONCE + 7, 0));
     assert_eq!((long.counts().captures, long.counts().eager), (AT_ONCE + 7, 0));
