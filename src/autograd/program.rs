@@ -40,6 +40,9 @@ pub(crate) trait GradientProgram: Send + Sync {
     /// `kept` is asked for by position.
     fn run(&self, request: &Request, kept: &KeptTensors<'_>, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 
+    /// Whether the kept tensor at a position is one that the program holds anyway: a captured tensor.
+    fn lasts(&self, kept: usize) -> bool;
+
     /// The tape of the function, for backward passes that are recorded. `None` if it cannot be copied.
     fn tape(&self) -> Option<&Tape>;
 
@@ -63,7 +66,8 @@ struct ProgramBackward {
 /// What a program saved.
 ///
 /// A backward pass frees what the recorded calls have saved that it runs through, and nothing else. So the tensors are
-/// dropped when there is no such call left.
+/// dropped when there is no such call left. A derivative of a user may read captured tensors without saving any, and
+/// run again, so these stay.
 struct SavedTensors {
     /// The operands that the tape needs.
     read: Vec<Option<Saved>>,
@@ -76,9 +80,10 @@ struct SavedTensors {
 }
 
 impl SavedTensors {
-    /// Takes all values away, except plain numbers, which are never freed.
-    fn drop_all(&mut self) {
-        for saved in self.read.iter_mut().chain(&mut self.kept) {
+    /// Takes all values away, except plain numbers, which are never freed, and the kept tensors that last.
+    fn drop_all(&mut self, lasts: impl Fn(usize) -> bool) {
+        let kept = self.kept.iter_mut().enumerate().filter(|(at, _)| !lasts(*at)).map(|(_, saved)| saved);
+        for saved in self.read.iter_mut().chain(kept) {
             saved.take_if(|saved| !saved.is_number());
         }
     }
@@ -247,8 +252,10 @@ impl Backward for ProgramBackward {
         let mut saved = self.saved();
         let SavedTensors { passed, freed, .. } = &mut *saved;
         freed.add(passed);
-        if self.program.tape().is_none_or(|tape| freed.has_all(tape.saving())) {
-            saved.drop_all();
+        match self.program.tape() {
+            Some(tape) if freed.has_all(tape.saving()) => saved.drop_all(|at| self.program.lasts(at)),
+            Some(_) => {}
+            None => saved.drop_all(|_| false),
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Gradients {
     /// The gradients alone. It takes the kept tensors, then the cotangents.
     backward: Graph,
     kept: Vec<Kept>,
+    /// The number of inputs of the program that are given, and not captured.
+    n_given: usize,
     differentiable: Vec<usize>,
     /// By input of the program.
     operands: Vec<Option<Gradient>>,
@@ -92,7 +94,8 @@ impl SavedValues {
 }
 
 impl Gradients {
-    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program. The joint graph
+    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program, of which the
+    /// first `n_given` are given and the others captured. The joint graph
     /// takes the cotangents at their positions, too.
     ///
     /// # Errors
@@ -101,7 +104,7 @@ impl Gradients {
         joint_graph: Graph,
         halves: &Halves,
         joint: &mut Joint,
-        (n_inputs, cotangents): (usize, &[usize]),
+        (n_given, n_inputs, cotangents): (usize, usize, &[usize]),
         settings: &Settings,
     ) -> Result<Gradients> {
         let mut operands = vec![None; n_inputs];
@@ -120,6 +123,7 @@ impl Gradients {
             joint: joint_graph,
             backward: halves.backward.clone(),
             kept: halves.kept.clone(),
+            n_given,
             differentiable: joint.differentiable.clone(),
             operands,
             tape,
@@ -304,6 +308,10 @@ impl GradientProgram for Gradients {
         let arrays: SmallVec<[&Array; 8]> = read.iter().map(Tensor::array).collect();
         let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
         Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
+    }
+
+    fn lasts(&self, kept: usize) -> bool {
+        matches!(self.kept[kept], Kept::Input(index) if index >= self.n_given)
     }
 
     fn tape(&self) -> Option<&Tape> {

@@ -171,7 +171,7 @@ impl Program {
             .iter_mut()
             .filter(|output| **output >= joint.n_outputs)
             .for_each(|output| *output -= joint.n_gradients);
-        let own = Gradients::build(graph, &halves, &mut joint, (n_inputs, &cotangents), settings)?;
+        let own = Gradients::build(graph, &halves, &mut joint, (n_given, n_inputs, &cotangents), settings)?;
         let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
         let forms = forms(&tuned.built().graph);
         Ok(Program {

@@ -433,3 +433,26 @@ fn a_view_that_inference_mode_made_is_not_written_to() {
     let settings = Settings { after: After::Nothing, ..PLAIN };
     check(captured, inputs, 2, &settings, function);
 }
+
+#[test]
+fn a_derivative_that_saves_nothing_runs_twice() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[call as f32 - 1.5f32], &[1])?);
+        let given = match before.get(Feed::Result(0)) {
+            Some(tensor) => tensor,
+            None => leaf(over(&made.memories[0], &[1], &[1], 0)?)?,
+        };
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn function(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let t0 = x[0].clone();
+        let [t3] = first_of(custom(3, &t0)?)?;
+        Ok(vec![t3.clone()])
+    }
+    check(captured, inputs, 3, &PLAIN, function);
+}
