@@ -80,7 +80,7 @@ pub use opfuse_derive::TensorStruct;
 pub use ops::NdView;
 pub use ops::{
     Closeness, Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, Replacement, Side,
-    broadcast_tensors, cat, embedding, meshgrid, stack, trim,
+    broadcast_tensors, cat, column_stack, dstack, embedding, hstack, meshgrid, pad_sequence, stack, trim, vstack,
 };
 pub use profile::scope;
 pub use tensor::{Tensor, TensorStruct};

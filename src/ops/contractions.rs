@@ -6,12 +6,48 @@ use crate::error::{Error, Result};
 use crate::ir::Scalar;
 use crate::ir::shape::normalize_dim;
 use crate::ops::arguments::int_list;
+use crate::ops::composite::Composite;
+use crate::ops::dims::Dims;
 use crate::ops::einsum::einsum;
 use crate::tensor::handle::Tensor;
 
+static TENSORDOT: Composite =
+    Composite::new("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor");
+static ADDR: Composite =
+    Composite::new("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor");
+
+/// Sums of products over chosen dims.
+impl Tensor {
+    /// The sums of products over pairs of dims: `dims` of this tensor and `other_dims` of the other, in order. The
+    /// result has the other dims of this tensor, then those of the other.
+    ///
+    /// # Errors
+    /// If the lists differ in length, if a dim is out of range, if a pair differs in size and neither is 1, or if the
+    /// dtypes differ.
+    #[track_caller]
+    pub fn tensordot(&self, other: &Tensor, dims: impl Into<Dims>, other_dims: impl Into<Dims>) -> Result<Tensor> {
+        TENSORDOT.call((self, other, dims.into().as_slice(), other_dims.into().as_slice()))
+    }
+
+    /// `beta * self + alpha * (left outer right)`. If `beta` is 0, the tensor does not count, whatever it holds.
+    ///
+    /// # Errors
+    /// If `left` or `right` is no line, or if the tensor does not broadcast to their product.
+    #[track_caller]
+    pub fn addr(
+        &self,
+        left: &Tensor,
+        right: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ADDR.call((self, left, right, beta.into(), alpha.into()))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", tensordot)?
+        .composite(&TENSORDOT, tensordot)?
         .def_kernel("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", bilinear)?
         .def_kernel(
             "_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, \
@@ -26,12 +62,9 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
             addbmm,
         )?
-        .def_kernel(
-            "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-            |x: &Tensor, left: &Tensor, right: &Tensor, beta: Scalar, alpha: Scalar| {
-                plus(x, &left.outer(right)?, beta, alpha)
-            },
-        )?;
+        .composite(&ADDR, |x: &Tensor, left: &Tensor, right: &Tensor, beta: Scalar, alpha: Scalar| {
+            plus(x, &left.outer(right)?, beta, alpha)
+        })?;
     Ok(())
 }
 

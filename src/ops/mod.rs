@@ -101,4 +101,5 @@ pub(crate) use register::register;
 pub use reshaping::{Indexing, broadcast_tensors, meshgrid};
 pub use rust_operators::Operand;
 pub use searching::Side;
+pub use stacks::{column_stack, dstack, hstack, pad_sequence, vstack};
 pub use subscript::{Ellipsis, Index, Indices, NewAxis, trim};

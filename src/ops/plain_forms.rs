@@ -1,15 +1,70 @@
 //! Operators that other operators give at once: other names, and shares of a formula.
 //!
-//! Exported programs and Python call them. Rust has the methods that they are made of.
+//! Exported programs and Python call them. For most, Rust has the methods that they are made of.
 
 use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{counts, need_float};
+use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 use std::f64::consts::FRAC_1_SQRT_2;
+
+static FLIPLR: Composite = Composite::new("fliplr(Tensor self) -> Tensor");
+static FLIPUD: Composite = Composite::new("flipud(Tensor self) -> Tensor");
+static DIAGFLAT: Composite = Composite::new("diagflat(Tensor self, int offset=0) -> Tensor");
+static INNER: Composite = Composite::new("inner(Tensor self, Tensor other) -> Tensor");
+static EQUAL: Composite = Composite::new("equal(Tensor self, Tensor other) -> bool");
+
+/// Parts and products under the names of NumPy.
+impl Tensor {
+    /// The columns, dim 1, in reversed order.
+    ///
+    /// # Errors
+    /// If there are fewer than two dims.
+    #[track_caller]
+    pub fn fliplr(&self) -> Result<Tensor> {
+        FLIPLR.call((self,))
+    }
+
+    /// The rows, dim 0, in reversed order.
+    ///
+    /// # Errors
+    /// If there are no dims.
+    #[track_caller]
+    pub fn flipud(&self) -> Result<Tensor> {
+        FLIPUD.call((self,))
+    }
+
+    /// A square matrix with all elements, in row-major order, on its diagonal, or `offset` places right of it.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    #[track_caller]
+    pub fn diagflat(&self, offset: i64) -> Result<Tensor> {
+        DIAGFLAT.call((self, offset))
+    }
+
+    /// The sums of products over the last dims of both. A number multiplies the other.
+    ///
+    /// # Errors
+    /// If the last sizes differ, or if the dtypes differ.
+    #[track_caller]
+    pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
+        INNER.call((self, other))
+    }
+
+    /// Whether shapes and all elements are equal. A NaN equals nothing. The values are read, which is a graph break.
+    ///
+    /// # Errors
+    /// If a tensor has no data.
+    #[track_caller]
+    pub fn equal(&self, other: &Tensor) -> Result<bool> {
+        EQUAL.call((self, other))
+    }
+}
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
@@ -77,12 +132,10 @@ fn of_real_numbers(library: &mut Library) -> Result<()> {
 /// Parts and products of tensors under the names of NumPy.
 fn of_parts(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("fliplr(Tensor self) -> Tensor", |x: &Tensor| flipped("fliplr", x, 1))?
-        .def_kernel("flipud(Tensor self) -> Tensor", |x: &Tensor| flipped("flipud", x, 0))?
-        .def_kernel("diagflat(Tensor self, int offset=0) -> Tensor", |x: &Tensor, offset: i64| {
-            x.reshape([-1])?.diag(offset)
-        })?
-        .def_kernel("inner(Tensor self, Tensor other) -> Tensor", inner)?
+        .composite(&FLIPLR, |x: &Tensor| flipped("fliplr", x, 1))?
+        .composite(&FLIPUD, |x: &Tensor| flipped("flipud", x, 0))?
+        .composite(&DIAGFLAT, |x: &Tensor, offset: i64| x.reshape([-1])?.diag(offset))?
+        .composite(&INNER, inner)?
         .def_kernel(
             "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
             |x: &Tensor, y: &Tensor, dim: i64| x.mul(y)?.sum(dim, false),
@@ -93,7 +146,7 @@ fn of_parts(library: &mut Library) -> Result<()> {
         )?
         .def_kernel("matrix_power(Tensor self, int n) -> Tensor", matrix_power)?
         .def_kernel("sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size)?
-        .def_kernel("equal(Tensor self, Tensor other) -> bool", |x: &Tensor, y: &Tensor| {
+        .composite(&EQUAL, |x: &Tensor, y: &Tensor| {
             if x.sizes() != y.sizes() {
                 return Ok(false);
             }

@@ -7,7 +7,8 @@ use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Op, Scalar};
-use crate::ops::arguments::check_storage;
+use crate::ops::arguments::{check_storage, int};
+use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 
@@ -21,10 +22,36 @@ macro_rules! schema {
     };
 }
 
+static LINSPACE: Composite = Composite::new(schema!("linspace(Scalar start, Scalar end, int steps"));
+static LOGSPACE: Composite = Composite::new(schema!("logspace(Scalar start, Scalar end, int steps, float base=10."));
+
+/// Numbers at equal distances.
+impl Tensor {
+    /// `steps` numbers from `start` to `end`, both included, of the default dtype.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    #[track_caller]
+    pub fn linspace(start: impl Into<Scalar>, end: impl Into<Scalar>, steps: usize) -> Result<Tensor> {
+        let (layout, device, pinned) = (None::<TensorLayout>, None::<Device>, None::<bool>);
+        LINSPACE.call((start.into(), end.into(), int(steps), None::<DType>, layout, device, pinned))
+    }
+
+    /// `base` to the powers of [`Tensor::linspace`].
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    #[track_caller]
+    pub fn logspace(start: impl Into<Scalar>, end: impl Into<Scalar>, steps: usize, base: f64) -> Result<Tensor> {
+        let (layout, device, pinned) = (None::<TensorLayout>, None::<Device>, None::<bool>);
+        LOGSPACE.call((start.into(), end.into(), int(steps), base, None::<DType>, layout, device, pinned))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(schema!("linspace(Scalar start, Scalar end, int steps"), linspace)?
-        .def_kernel(schema!("logspace(Scalar start, Scalar end, int steps, float base=10."), logspace)?
+        .composite(&LINSPACE, linspace)?
+        .composite(&LOGSPACE, logspace)?
         .def_kernel(
             schema!("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps"),
             |start: &Tensor, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {

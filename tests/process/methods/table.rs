@@ -4,7 +4,10 @@ use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::nn::{
     AvgPool, BatchNorm, ConvTranspose, Convolution, CrossEntropy, GridSample, MaxPool, Patches, Reduction, einsum,
 };
-use opfuse::{DType, Device, Generator, Indexing, Replacement, Result, Side, Tensor};
+use opfuse::{
+    DType, Device, Generator, Indexing, Replacement, Result, Side, Tensor, column_stack, dstack, hstack, pad_sequence,
+    vstack,
+};
 
 /// Turns a tensor into the one that the method is called on.
 pub(super) type Wrap<'a> = &'a dyn Fn(Tensor) -> Tensor;
@@ -388,6 +391,24 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "i" as "select" => w(x()).i((0, 1));
     "i" as "slice" => w(x()).i(0..1);
     "i" as "index" => w(x()).i(ints(&[0]));
+    "atleast_1d" => w(one()).atleast_1d();
+    "atleast_2d" => w(line()).atleast_2d();
+    "atleast_3d" => w(x()).atleast_3d();
+    "hsplit" => w(x()).hsplit(2);
+    "vsplit" => w(x()).vsplit(3);
+    "dsplit" => w(batch(&[2, 2, 4])).dsplit(2);
+    "hstack" => hstack(&[&w(x()), &x()]);
+    "vstack" => vstack(&[&w(x()), &x()]);
+    "dstack" => dstack(&[&w(x()), &x()]);
+    "column_stack" => column_stack(&[&w(line()), &line()]);
+    "pad_sequence" => pad_sequence(&[&w(line()), &batch(&[2])], true, 0.0);
+    "tensordot" => w(x()).tensordot(&x(), [0, 1], [0, 1]);
+    "addr" => w(x()).addr(&batch(&[3]), &line(), 1, 1);
+    "fliplr" => w(x()).fliplr();
+    "flipud" => w(x()).flipud();
+    "diagflat" => w(x()).diagflat(1);
+    "inner" => w(x()).inner(&line());
+    "equal" => w(x()).equal(&x());
 };
 
 /// Methods without a tensor argument.
@@ -399,6 +420,8 @@ pub(super) const FACTORIES: &[Method] = methods! { _w;
     "arange_of" as "arange" => Tensor::arange_of(0, 2, 1, DType::I64);
     "empty" => Tensor::empty(&[2], DType::F32);
     "eye" => Tensor::eye(2, DType::F32);
+    "linspace" => Tensor::linspace(0.0, 1.0, 5);
+    "logspace" => Tensor::logspace(0, 2, 5, 10.0);
     "tril_indices" => Tensor::tril_indices(2, 2, 0);
     "triu_indices" => Tensor::triu_indices(2, 2, 0);
     "rand" => Tensor::rand(&[2], DType::F32);
