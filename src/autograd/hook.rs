@@ -1,6 +1,6 @@
 //! Hooks: user functions that run when a gradient is computed.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,10 @@ pub(super) fn run(hooks: Vec<Hook>, mut gradient: Tensor) -> Result<Tensor> {
     let (keepers, changers): (Vec<Hook>, Vec<Hook>) = hooks.into_iter().partition(|hook| hook.retains);
     for hook in changers.iter().chain(&keepers) {
         if let Some(other) = (hook.function)(&gradient)? {
+            if other.sizes() != gradient.sizes() || other.dtype() != gradient.dtype() {
+                let what = format!("a hook returned {} for a gradient of {}", other.ty(), gradient.ty());
+                return Err(Error::shape("backward", what, "return a tensor of the gradient's shape and dtype"));
+            }
             gradient = other;
         }
     }

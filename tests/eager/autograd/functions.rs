@@ -53,6 +53,11 @@ fn hooks_see_and_change_gradients() -> Result<()> {
     assert_eq!(gradient(&x), [2.0]);
     assert!(x.remove_hook(leaf_hook));
     refused(Tensor::from_slice(&[1.0], &[1])?.register_hook(|_| Ok(None)), "doesn't require gradient");
+    for wrong in [leaf(&[1.0, 1.0], &[2]), leaf(&[1.0], &[1]).to_dtype(opfuse::DType::F32)?] {
+        let hook = x.register_hook(move |_| Ok(Some(wrong.clone())))?;
+        refused((&x * 4.0)?.backward(), "a hook returned");
+        assert!(x.remove_hook(hook));
+    }
     Ok(())
 }
 
