@@ -29,6 +29,9 @@ const LINE: usize = 64;
 /// Rows below which a long fold is cut along its blocks.
 const FEW_ROWS: usize = 8;
 
+/// The most blocks whose values are kept until the row is finished. More take days, on any number of threads.
+const MOST_BLOCKS: usize = 1 << 22;
+
 /// Blocks that one thread folds at a time.
 const BLOCK_GRAIN: usize = 8;
 
@@ -92,7 +95,7 @@ impl Cut {
             return Cut { whole, pieces: Pieces::None, threads: 1, ready };
         }
         let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
-        if splits && outer < FEW_ROWS && vm::VmProgram::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
+        if splits && outer < FEW_ROWS && (2 * BLOCK_GRAIN..MOST_BLOCKS).contains(&vm::VmProgram::n_blocks(geometry)) {
             return Cut { whole, pieces: Pieces::Blocks, threads, ready: None };
         }
         let wanted = (threads * 4).min(64);
