@@ -291,7 +291,12 @@ impl Tensor {
         let (view, picks) = self.taken(indices.into_items())?;
         let value = value.into().tensor()?;
         if picks.iter().all(Option::is_none) {
-            return view.copy_(&value);
+            // As in NumPy and PyTorch, leading dims of size 1 that the view does not have are dropped.
+            let extra = value.dim().saturating_sub(view.dim());
+            return match value.sizes()[..extra].iter().all(|&size| size == 1) {
+                true => view.copy_(&value.reshape(&value.sizes()[extra..])?),
+                false => view.copy_(&value),
+            };
         }
         view.index_put_(&picks, &value.to_dtype(self.dtype())?, false)
     }

@@ -76,6 +76,15 @@ fn parts_are_written() -> Result<()> {
 }
 
 #[test]
+fn leading_dims_of_one_element_are_dropped_from_what_is_written() -> Result<()> {
+    let x = cube();
+    x.set(0, Tensor::full(&[1, 1, 3, 4], 7, opfuse::DType::I64)?)?;
+    assert_eq!(x.i((0, 2, 3))?.item::<i64>()?, 7);
+    check_error(x.set(0, Tensor::full(&[2, 3, 4], 7, opfuse::DType::I64)?), &["sizes"]);
+    Ok(())
+}
+
+#[test]
 fn illegal_indices_are_refused() {
     let x = cube();
     check_error(x.i((0, 0, 0, 0)), &["too many indices for tensor of dimension 3: 4"]);
