@@ -10,6 +10,7 @@ use crate::ops::arguments::{need_float, widened};
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::ops::indexing::embedding;
+use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 
 /// The rows of a call, and what became of them.
@@ -120,7 +121,7 @@ fn embedding_bag(
     let ones = full_on(device, &[n_ids], Scalar::Int(1), Some(DType::I64))?;
     let counted = is_kept.as_ref().map_or(Ok(ones), |is_kept| is_kept.to_dtype(DType::I64))?;
     let counts = full_on(device, &[n_bags], Scalar::Int(0), Some(DType::I64))?.index_add(0, &bags, &counted)?;
-    let is_padding = is_kept.map(|is_kept| is_kept.logical_not()?.unsqueeze(1)).transpose()?;
+    let is_padding = is_kept.as_ref().map(|is_kept| is_kept.logical_not()?.unsqueeze(1)).transpose()?;
     let filled = |rows: &Tensor, value: f64| {
         is_padding.as_ref().map_or(Ok(rows.clone()), |is_padding| rows.masked_fill(is_padding, value))
     };
@@ -139,8 +140,38 @@ fn embedding_bag(
             most.masked_fill(&counts.eq(0)?.unsqueeze(1)?, 0.0)?
         }
     };
-    let most = full_on(device, &[n_bags, n_features], Scalar::Int(-1), Some(DType::I64))?;
+    let most = match (mode, op) {
+        // The backward pass of `torch.compile` reads them.
+        (Mode::Max, "_embedding_bag") => {
+            greatest_ids(ids, &bags, &filled(&rows, f64::NEG_INFINITY)?, &output, is_kept)?
+        }
+        (Mode::Max, _) => full_on(device, &[n_bags, n_features], Scalar::Int(-1), Some(DType::I64))?,
+        (Mode::Sum | Mode::Mean, _) => full_on(device, &[n_bags], Scalar::Int(0), Some(DType::I64))?,
+    };
     Ok((output.to_dtype(weight.dtype())?, bags, counts, most))
+}
+
+/// The first id of each bag that has the greatest row, by feature; -1 for bags that are empty.
+fn greatest_ids(
+    ids: &Tensor,
+    bags: &Tensor,
+    rows: &Tensor,
+    output: &Tensor,
+    is_kept: Option<Tensor>,
+) -> Result<Tensor> {
+    let (device, n_ids) = (ids.device(), ids.sizes()[0]);
+    let mut is_greatest = rows.eq(&output.index_select(0, bags)?)?.logical_or(&rows.isnan()?)?;
+    if let Some(is_kept) = is_kept {
+        is_greatest = is_greatest.logical_and(&is_kept.unsqueeze(1)?)?;
+    }
+    let none = full_on(device, rows.sizes(), Scalar::Int(n_ids as i64), Some(DType::I64))?;
+    let places = range_on(device, 0, n_ids as i64, Some(DType::I64))?.unsqueeze(1)?.expand(rows.sizes())?;
+    let places = is_greatest.where_(&places, &none)?;
+    let nowhere = full_on(device, output.sizes(), Scalar::Int(n_ids as i64), Some(DType::I64))?;
+    let first = nowhere.scatter_reduce(0, &bags.unsqueeze(1)?.expand(rows.sizes())?, &places, "amin", true)?;
+    // A last id of -1 is found where there is none.
+    let ids = cat(&[&ids.to_dtype(DType::I64)?, &full_on(device, &[1], Scalar::Int(-1), Some(DType::I64))?], 0)?;
+    ids.index_select(0, &first.reshape([-1])?)?.reshape(output.sizes())
 }
 
 /// The bag of each id: how many offsets are at most its position, less one.
