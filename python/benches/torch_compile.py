@@ -1,16 +1,22 @@
 """Models under `torch.compile`: opfuse beside Inductor and eager PyTorch.
 
-    python torch_compile.py [--models bert,gpt2] [--threads 1,2] [--seconds 2] [--docs FILE]
+    python torch_compile.py [--models bert,gpt2] [--threads 1,2] [--seconds 2] [--repeats 2]
+    python torch_compile.py --missing               goes on where an earlier run stopped
+    python torch_compile.py --only-page             writes the page of what is known
 
-Models have the architectures of transformers in small random configurations, and two have BERT-base's sizes. For each,
-a process of its own measures the first call of a backend, which compiles: with empty caches on disk, and then with
-those that it left. One more process takes steady calls of all three in turns, and compares their results. Times are the
-least of all turns; the spread is the median by the least.
+Models have the architectures of transformers in small random configurations, and one has BERT-base's sizes. For each
+model and mode, processes of their own measure first calls: of `aot_eager`, which traces and compiles nothing; and of
+both compilers with empty caches on disk, and then with those that they left. The processes of all take turns. For each
+number of threads, one more process takes steady calls of all three in turns, and compares their results. Times are the
+least of all turns; the spread is the greatest median by the least.
+
+What was found is kept in FILE.json (`--state`), and `--docs FILE.md` writes a page of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import os
@@ -135,10 +141,38 @@ def caller(name: str, backend: str, training: bool) -> Callable[[], Any]:
 
 
 def first_call(name: str, backend: str, training: bool) -> dict[str, float]:
+    """Seconds of the first call, and those of them that opfuse took."""
     call = caller(name, backend, training)
+    own = Clock()
+    if backend == "opfuse":
+        import opfuse.torch as backend_of_opfuse
+
+        # The classes and functions themselves: nothing else tells PyTorch's time from opfuse's.
+        backend_of_opfuse._compile = own.timed(backend_of_opfuse._compile)
+        backend_of_opfuse.Graph.__call__ = own.timed(backend_of_opfuse.Graph.__call__)
     start = time.perf_counter()
     call()
-    return {"first": time.perf_counter() - start}
+    return {"first": time.perf_counter() - start, "own": own.seconds}
+
+
+class Clock:
+    """Adds up the time of calls. A call inside another is counted once."""
+
+    def __init__(self) -> None:
+        self.seconds, self.depth = 0.0, 0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            self.depth += 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.seconds += time.perf_counter() - start
+
+        return call
 
 
 def steady(name: str, training: bool, seconds: float) -> dict[str, Any]:
@@ -181,87 +215,204 @@ def asked(task: dict[str, Any], caches: str) -> dict[str, Any]:
     environment = {
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        "OPFUSE_CACHE_DIR": f"{caches}/opfuse",
         "OPFUSE_NUM_THREADS": str(task["threads"]),
         "OMP_NUM_THREADS": str(task["threads"]),
     }
     command = [sys.executable, __file__, "--task", json.dumps(task)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        return {"failed": done.stderr.strip().splitlines()[-1]}
+        return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def row(name: str, training: bool, threads: int, seconds: float) -> dict[str, Any]:
-    task = {"model": name, "training": training, "threads": threads, "seconds": seconds}
-    found: dict[str, Any] = {**task}
-    with tempfile.TemporaryDirectory() as caches:
-        for backend in ("inductor", "opfuse"):
+def first_row(name: str, mode: str, threads: int, repeats: int) -> dict[str, Any]:
+    """The least seconds of first calls, and their spread: the greatest by the least."""
+    task = {"do": "first", "model": name, "training": mode == "step", "threads": threads}
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as caches:
+            runs.setdefault("tracing", []).append(asked({**task, "backend": "aot_eager"}, caches))
             for state in ("cold", "warm"):
-                found[f"{backend} {state}"] = asked({**task, "do": "first", "backend": backend}, caches)
-        found["steady"] = asked({**task, "do": "steady"}, caches)
-    return found
+                for backend in ("inductor", "opfuse"):
+                    runs.setdefault(f"{backend} {state}", []).append(asked({**task, "backend": backend}, caches))
+    failed = [one["failed"] for all_ in runs.values() for one in all_ if "failed" in one]
+    if failed:
+        return {"failed": failed[0]}
+    seconds = {kind: [one["first"] for one in all_] for kind, all_ in runs.items()}
+    return {
+        "first": {kind: min(all_) for kind, all_ in seconds.items()},
+        "own": {kind: min(one["own"] for one in all_) for kind, all_ in runs.items() if kind.startswith("opfuse")},
+        "spread": max(max(all_) / min(all_) for all_ in seconds.values()),
+    }
+
+
+def steady_row(name: str, mode: str, threads: int, seconds: float) -> dict[str, Any]:
+    task = {"do": "steady", "model": name, "training": mode == "step", "threads": threads, "seconds": seconds}
+    with tempfile.TemporaryDirectory() as caches:
+        return asked(task, caches)
 
 
 def mean(numbers: list[float]) -> float:
     return math.exp(sum(map(math.log, numbers)) / len(numbers)) if numbers else float("nan")
 
 
-def line(found: dict[str, Any]) -> str:
-    head = f"| {found['model']} | {'step' if found['training'] else 'inference'} | {found['threads']} |"
-    steady = found["steady"]
-    failed = [one["failed"] for one in found.values() if isinstance(one, dict) and "failed" in one]
-    if failed:
-        return f"{head} failed: {failed[0]} |"
-    firsts = [found[f"{backend} {state}"]["first"] for backend in ("inductor", "opfuse") for state in ("cold", "warm")]
-    least = steady["least"]
-    cells = [f"{one:.2f} s" for one in firsts]
-    cells += [f"{least[backend] * 1e3:.2f} ms" for backend in BACKENDS]
-    cells += [f"{least['eager'] / least['opfuse']:.2f}", f"**{least['inductor'] / least['opfuse']:.2f}**"]
-    cells += [f"{steady['spread']:.2f}", f"{steady['error']:.0e}"]
-    return f"{head} {' | '.join(cells)} |"
+def by_inductor(found: dict[str, Any]) -> float:
+    return float(found["least"]["inductor"] / found["least"]["opfuse"])
 
 
-HEAD = """| model | | thr | Inductor, cold | warm | opfuse, cold | warm | eager | Inductor | opfuse | by eager | by Inductor | spread | error |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+def steady_line(key: str, found: dict[str, Any]) -> str:
+    name, mode, threads = key.split("/")
+    if "failed" in found:
+        return f"| {name} | {mode} | {threads} | failed: {found['failed']} |"
+    least = found["least"]
+    cells = [f"{least[backend] * 1e3:.2f} ms" for backend in BACKENDS]
+    cells += [f"{least['eager'] / least['opfuse']:.2f}", f"**{by_inductor(found):.2f}**"]
+    cells += [f"{found['spread']:.2f}", f"{found['error']:.0e}"]
+    return f"| {name} | {mode} | {threads} | {' | '.join(cells)} |"
+
+
+def first_line(key: str, found: dict[str, Any]) -> str:
+    name, mode, _ = key.split("/")
+    if "failed" in found:
+        return f"| {name} | {mode} | failed: {found['failed']} |"
+    first, own = found["first"], found["own"]
+    cells = [f"{first['tracing']:.2f} s"]
+    for state in ("cold", "warm"):
+        cells += [f"{first[f'{backend} {state}']:.2f} s" for backend in ("inductor", "opfuse")]
+        cells += [f"{own[f'opfuse {state}']:.2f} s"]
+        cells += [f"**{first[f'inductor {state}'] / first[f'opfuse {state}']:.1f}**"]
+        beyond = (first[f"inductor {state}"] - first["tracing"]) / own[f"opfuse {state}"]
+        cells += [f"{beyond:.1f}" if beyond > 0 else "-"]
+    return f"| {name} | {mode} | {' | '.join(cells)} | {found['spread']:.2f} |"
+
+
+STEADY_HEAD = """| model | | thr | eager | Inductor | opfuse | by eager | by Inductor | spread | error |
+|---|---|---|---|---|---|---|---|---|---|"""
+FIRST_CELLS = "model, , tracing, Inductor cold, opfuse, of it ours, times, beyond tracing, Inductor warm, opfuse,"
+FIRST_HEAD = f"| {(FIRST_CELLS + ' of it ours, times, beyond tracing, spread').replace(', ', ' | ')} |\n|{'---|' * 14}"
+
+
+def machine() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "an unknown machine"
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    wide = " with AVX-512" if any(line.startswith("flags") and "avx512f" in line for line in lines) else ""
+    return f"{os.cpu_count()} cores of {model}{wide}"
+
+
+def page(state: dict[str, Any]) -> str:
+    """What is known, as a page."""
+    steady, firsts = state["steady"], state["first"]
+    good = {key: found for key, found in steady.items() if "least" in found}
+    lines = ["# Models under torch.compile", ""]
+    lines += [f"Made by `{state['command']}`, {state['day']} on {state['machine']}.", ""]
+    lines += [f"Libraries: {state['libraries']}.", ""]
+    lines += [
+        "Models have the architectures of transformers in small random configurations; `bert-base` has four layers of",
+        "BERT-base's sizes. *Inference* is a call without gradients, and *step* a forward and a backward pass. The",
+        "results of all backends are checked against eager PyTorch's: *error* is opfuse's greatest difference.",
+        "",
+        "## Steady calls",
+        "",
+        "Calls of eager PyTorch, Inductor and opfuse take turns in one process. A time is the least of all turns;",
+        "*spread* is the greatest median by the least. *By Inductor* is how many times as fast opfuse is.",
+        "",
+        "| | threads | geometric mean | rows ahead or even | least | greatest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for threads in sorted({key.split("/")[2] for key in good}):
+        for mode in ("inference", "step"):
+            rows = {key: found for key, found in good.items() if key.endswith(f"/{mode}/{threads}")}
+            if rows:
+                ratios = sorted((by_inductor(found), key.split("/")[0]) for key, found in rows.items())
+                ahead = sum(ratio >= 0.995 for ratio, _ in ratios)
+                (low, slow), (high, fast) = ratios[0], ratios[-1]
+                average = mean([ratio for ratio, _ in ratios])
+                cells = f"**{average:.2f}** | {ahead} of {len(ratios)} | {low:.2f} ({slow}) | {high:.2f} ({fast})"
+                lines.append(f"| {mode}, by Inductor | {threads} | {cells} |")
+    eager = mean([found["least"]["eager"] / found["least"]["opfuse"] for found in good.values()])
+    inductor = mean([by_inductor(found) for found in good.values()])
+    lines += ["", f"All rows by Inductor: {inductor:.2f}. By eager PyTorch: {eager:.2f}."]
+    lines += ["", STEADY_HEAD, *(steady_line(key, found) for key, found in steady.items()), ""]
+    lines += [
+        "## First calls",
+        "",
+        "Each is the first call in a process of its own, after imports. *Tracing* is that of `aot_eager`: Dynamo and",
+        "AOTAutograd, which every backend waits for, and then eager calls. *Cold* starts with empty caches on disk,",
+        "and *warm* with those that the cold process left. *Of it ours* is the time inside opfuse. *Times* is how many",
+        "times as long Inductor takes. *Beyond tracing* is the same of what Inductor takes beyond tracing and of ours.",
+        "",
+        FIRST_HEAD,
+        *(first_line(key, found) for key, found in firsts.items()),
+        "",
+    ]
+    known = [found for found in firsts.values() if "first" in found]
+    for mode in ("cold", "warm"):
+        by = [found["first"][f"inductor {mode}"] / found["first"][f"opfuse {mode}"] for found in known]
+        share = [found["own"][f"opfuse {mode}"] / found["first"][f"opfuse {mode}"] for found in known]
+        if known:
+            text = f"Geometric means with {mode} caches: Inductor takes {mean(by):.1f} times as long;"
+            lines.append(f"{text} {100 * mean(share):.0f} % of opfuse's first call is its own.")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--modes", default="inference,step")
-    parser.add_argument("--threads", default="1")
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--docs", type=Path)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of steady calls, for each row")
+    parser.add_argument("--repeats", type=int, default=2, help="of first calls; 0 leaves them out")
+    parser.add_argument("--missing", action="store_true", help="only rows that an earlier run did not measure")
+    parser.add_argument("--limit", type=float, default=math.inf, help="stop after so many seconds")
+    parser.add_argument("--state", type=Path, default=Path(tempfile.gettempdir()) / "opfuse_torch_compile.json")
+    parser.add_argument("--docs", type=Path, help="the page to write")
+    parser.add_argument("--only-page", action="store_true", help="measure nothing")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.task:
         worker(json.loads(options.task))
         return
-    print(HEAD, flush=True)
-    rows, lines = [], []
-    for name in options.models.split(","):
-        for mode in options.modes.split(","):
-            for threads in map(int, options.threads.split(",")):
-                rows.append(row(name, mode == "step", threads, options.seconds))
-                lines.append(line(rows[-1]))
-                print(lines[-1], flush=True)
-    good = [
-        one
-        for one in rows
-        if "least" in one["steady"]
-        and all("first" in one[f"{b} {s}"] for b in ("inductor", "opfuse") for s in ("cold", "warm"))
-    ]
-    least = [one["steady"]["least"] for one in good]
-    summary = [
-        f"Steady calls beside Inductor, geometric mean: {mean([one['inductor'] / one['opfuse'] for one in least]):.2f}.",
-        f"Beside eager PyTorch: {mean([one['eager'] / one['opfuse'] for one in least]):.2f}.",
-    ]
-    for state in ("cold", "warm"):
-        by = [one[f"inductor {state}"]["first"] / one[f"opfuse {state}"]["first"] for one in good]
-        summary.append(f"First calls, {state} caches: Inductor takes {mean(by):.1f} times as long.")
-    print("\n" + "\n".join(summary))
+    state: dict[str, Any] = {"steady": {}, "first": {}}
+    if (options.missing or options.only_page) and options.state.exists():
+        state = json.loads(options.state.read_text())
+    if not options.only_page:
+        measure(options, state)
     if options.docs:
-        options.docs.write_text("\n".join([HEAD, *lines, "", *summary, ""]))
+        options.docs.write_text(page(state))
+
+
+def measure(options: argparse.Namespace, state: dict[str, Any]) -> None:
+    from importlib.metadata import version
+
+    state["libraries"] = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "opfuse"))
+    state["machine"], state["day"] = machine(), datetime.date.today().isoformat()
+    chosen = f"--threads {options.threads} --seconds {options.seconds:g} --repeats {options.repeats}"
+    state["command"] = f"python python/benches/torch_compile.py {chosen}"
+    threads = [int(count) for count in options.threads.split(",")]
+    rows = [(name, mode) for name in options.models.split(",") for mode in options.modes.split(",")]
+    end = time.monotonic() + options.limit
+    tasks = [("steady", f"{name}/{mode}/{count}") for name, mode in rows for count in threads]
+    # First calls are those of the greatest number of threads, because the compilers use them, too.
+    tasks += [("first", f"{name}/{mode}/{max(threads)}") for name, mode in rows if options.repeats]
+    for kind, key in tasks:
+        if options.missing and key in state[kind] and "failed" not in state[kind][key]:
+            continue
+        if time.monotonic() > end:
+            print("stopped at the limit; --missing goes on")
+            return
+        name, mode, count = key.split("/")
+        if kind == "steady":
+            state[kind][key] = steady_row(name, mode, int(count), options.seconds)
+            print(steady_line(key, state[kind][key]), flush=True)
+        else:
+            state[kind][key] = first_row(name, mode, int(count), options.repeats)
+            print(first_line(key, state[kind][key]), flush=True)
+        options.state.parent.mkdir(parents=True, exist_ok=True)
+        options.state.write_text(json.dumps(state, indent=1))
 
 
 if __name__ == "__main__":
