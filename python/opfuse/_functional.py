@@ -1,13 +1,14 @@
-"""Functions of functions: compile, grad, vmap; and what holds while a `with` statement runs."""
+"""Functions of functions: compile and vmap; and what holds while a `with` statement runs."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from opfuse._opfuse import Compiled, DType, Tensor, _flatten, _gradients, _Setting, _unflatten, _vmap
+from opfuse._opfuse import Compiled, DType, Tensor, _flatten, _Setting, _vmap
+from opfuse._opfuse import ops as _ops
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -33,11 +34,15 @@ def compile(function: Callable[..., Any] | None = None, /, **options: Any) -> An
         stance: "default", "eager", "deferred", or "fail_on_recompile".
         numerics: "strict" for the bits of eager calls, "fast" for faster products.
         capacity: how many programs are kept.
+        watch: whether each call looks at what else the function reads: attributes of arguments and of what it refers
+            to, variables of enclosing functions, globals of its module. If a number or a tensor there is another one,
+            the function is captured again. Without it, what the first call saw stays.
     """
     if function is None:
         return lambda function: compile(function, **options)
-    compiled = Compiled(function, **options)
-    return compiled
+    if not callable(function):
+        raise TypeError(f"compile: an object of type {type(function).__name__} is no function of tensors")
+    return Compiled(function, **options)
 
 
 def _named(module: str, name: str) -> Any:
@@ -49,27 +54,72 @@ class _Within:
     """A setting that holds in a `with` statement, or in a function that it decorates."""
 
     def __init__(self, kind: str, value: object = None) -> None:
-        self._kind, self._value = kind, value
-        self._entered: list[_Setting] = []
+        self._setting = _Setting(kind, value)
 
     def __enter__(self) -> None:
-        setting = _Setting(self._kind, self._value)
-        setting.enter()
-        self._entered.append(setting)
+        self._setting.enter()
 
     def __exit__(self, *raised: object) -> None:
-        self._entered.pop().leave()
+        self._setting.leave()
 
     def __call__(self, function: _Function) -> _Function:
         @functools.wraps(function)
         def within(*args: Any, **kwargs: Any) -> Any:
-            with type(self)._again(self):
+            with self:
                 return function(*args, **kwargs)
 
         return within  # type: ignore[return-value]
 
-    def _again(self) -> _Within:
-        return _Within(self._kind, self._value)
+
+class _EmptyDefault:
+    """Makes empty dicts like a `defaultdict`. Two are equal if their dicts would be."""
+
+    def __init__(self, kind: type, factory: Any) -> None:
+        self._parts = (kind, factory)
+
+    def __call__(self) -> Any:
+        kind, factory = self._parts
+        return kind(factory)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _EmptyDefault) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether it is an `opfuse.Tensor`."""
+    return isinstance(value, Tensor)
+
+
+def is_floating_point(tensor: Tensor) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return tensor.is_floating_point()
+
+
+def numel(tensor: Tensor) -> int:
+    """The number of elements."""
+    return tensor.numel()
+
+
+def unique(
+    tensor: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements, or the distinct slices along a dim, in ascending order.
+
+    With `return_inverse` and `return_counts` also where each element went, and how often each occurs: a tuple then.
+    """
+    if dim is None:
+        found = _ops._unique2(tensor, sorted, return_inverse, return_counts)
+    else:
+        found = _ops.unique_dim(tensor, dim, sorted, return_inverse, return_counts)
+    wanted = [found[0], *([found[1]] if return_inverse else []), *([found[2]] if return_counts else [])]
+    return tuple(wanted) if len(wanted) > 1 else wanted[0]
 
 
 def no_grad() -> _Within:
@@ -87,67 +137,28 @@ def autocast(dtype: DType | str | None = "bfloat16", *, enabled: bool = True) ->
     return _Within("autocast", dtype if enabled else None)
 
 
+def inference_mode() -> _Within:
+    """Like `no_grad`; and tensors made inside can never be recorded, which makes calls cheaper."""
+    return _Within("inference")
+
+
+def set_grad_enabled(mode: bool) -> _Within:
+    """Gradients are recorded, or not: `with opfuse.set_grad_enabled(is_training):`."""
+    return _Within("grad", bool(mode))
+
+
 def fast_numerics() -> _Within:
     """Products may use another order of sums than eager calls."""
     return _Within("numerics", True)
 
 
-def value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
-) -> Callable[..., Any]:
-    """A function that returns the result of `function`, a number, and its gradients by the arguments `argnums`.
-
-    The arguments may be structures of tensors; gradients have the same structure. With `has_aux` the function returns a
-    pair, whose second part is passed on.
-    """
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-
-    @functools.wraps(function)
-    def with_gradients(*args: Any, **kwargs: Any) -> Any:
-        for number in numbers:
-            if not -len(args) <= number < len(args):
-                raise ValueError(f"grad: argnums has {number}, but there are {len(args)} positional arguments")
-        tensors, structure = _flatten(tuple(args[number] for number in numbers))
-        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-        given = list(args)
-        for number, argument in zip(numbers, _unflatten(leaves, structure), strict=True):
-            given[number] = argument
-        with enable_grad():
-            result = function(*given, **kwargs)
-            value, aux = result if has_aux else (result, None)
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                raise ValueError("grad: the function must return a tensor of one element; sum the result first")
-            found = _gradients([value], leaves, [], False, False, True)
-        filled = [leaf.detach().zeros_like() if one is None else one for leaf, one in zip(leaves, found, strict=True)]
-        gradients = _unflatten(filled, structure)
-        gradients = gradients[0] if isinstance(argnums, int) else gradients
-        return ((value.detach(), aux) if has_aux else value.detach()), gradients
-
-    return with_gradients
-
-
-def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradients of `function` by the arguments `argnums`. See `value_and_grad`."""
-    both = value_and_grad(function, argnums, has_aux=has_aux)
-
-    @functools.wraps(function)
-    def gradients(*args: Any, **kwargs: Any) -> Any:
-        value, found = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
-
-    return gradients
-
-
 def vmap(
-    function: Callable[..., Any],
-    in_dims: int | Sequence[int | None] | None = 0,
-    out_dims: int | Sequence[int | None] = 0,
-    randomness: str = "error",
+    function: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error"
 ) -> Callable[..., Any]:
     """A function that applies `function` to all slices of its arguments at once.
 
-    `in_dims` says which dim of each positional argument is mapped, `None` for none; one number stands for all.
-    `out_dims` says where the mapped dim of each result is.
+    `in_dims` says which dim of each positional argument is mapped, `None` for none; one number stands for all. For a
+    structure it may be a structure of numbers. `out_dims` says where the mapped dim of each result is.
     """
 
     @functools.wraps(function)
@@ -155,9 +166,26 @@ def vmap(
         per_argument = [in_dims] * len(args) if in_dims is None or isinstance(in_dims, int) else list(in_dims)
         if len(per_argument) != len(args):
             raise ValueError(f"vmap: in_dims has {len(per_argument)} entries for {len(args)} arguments")
-        dims = [dim for dim, argument in zip(per_argument, args, strict=True) for _ in _flatten(argument)[0]]
-        dims += [0 for _ in _flatten(kwargs)[0]]
-        out = None if out_dims == 0 else [out_dims] if isinstance(out_dims, int) else list(out_dims)
+        dims = [one for dim, argument in zip(per_argument, args, strict=True) for one in _dims(dim, argument)]
+        dims += _dims(0, kwargs)
+        out = None if out_dims == 0 else _leaves(out_dims)
         return _vmap(function, dims, out, randomness, args, kwargs)
 
     return mapped
+
+
+def _dims(dims: Any, argument: Any) -> list[int | None]:
+    """The mapped dim of each tensor of an argument."""
+    if dims is None or isinstance(dims, int):
+        return [dims] * len(_flatten(argument)[0])
+    if isinstance(dims, dict) and isinstance(argument, dict) and dims.keys() == argument.keys():
+        return [one for name, part in argument.items() for one in _dims(dims[name], part)]
+    if isinstance(dims, (list, tuple)) and isinstance(argument, (list, tuple)) and len(dims) == len(argument):
+        return [one for dim, part in zip(dims, argument, strict=True) for one in _dims(dim, part)]
+    raise ValueError(f"vmap: in_dims has {dims!r} for an argument of another structure")
+
+
+def _leaves(dims: Any) -> list[int | None]:
+    if isinstance(dims, dict):
+        dims = list(dims.values())
+    return [one for dim in dims for one in _leaves(dim)] if isinstance(dims, (list, tuple)) else [dims]

@@ -1,27 +1,37 @@
 //! Python's operators on tensors. Each is an operator of the crate; what is neither tensor nor number may know better.
 
-use crate::creation::number_of;
+use crate::creation::{number_of, tensor_of};
 use crate::operators::call_by_name;
 use crate::tensor::PyTensor;
 use pyo3::class::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::PyNotImplemented;
+use pyo3::types::{PyDict, PyNotImplemented, PyTuple};
 
 type Object<'py> = Bound<'py, PyAny>;
 
 /// Both operands of Python's operator as the operator of that name.
 fn binary<'py>(name: &str, left: &Object<'py>, right: &Object<'py>) -> PyResult<Object<'py>> {
     let py = left.py();
-    for operand in [left, right] {
-        if operand.cast::<PyTensor>().is_err() && number_of(operand)?.is_none() {
-            return Ok(PyNotImplemented::get(py).to_owned().into_any());
-        }
+    match (operand(left)?, operand(right)?) {
+        (Some(left), Some(right)) => call_by_name(py, name, &[left, right]),
+        _ => Ok(PyNotImplemented::get(py).to_owned().into_any()),
     }
-    call_by_name(py, name, &[left.clone(), right.clone()])
+}
+
+/// A tensor, a number, or a tensor over an array of NumPy. `None` for other objects.
+fn operand<'py>(object: &Object<'py>) -> PyResult<Option<Object<'py>>> {
+    if object.cast::<PyTensor>().is_ok() || number_of(object)?.is_some() {
+        return Ok(Some(object.clone()));
+    }
+    if !object.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    PyTensor::object(object.py(), tensor_of(object, None)?).map(Some)
 }
 
 fn write<'py>(name: &str, target: &Object<'py>, other: &Object<'py>) -> PyResult<()> {
-    call_by_name(target.py(), name, &[target.clone(), other.clone()]).map(drop)
+    let other = operand(other)?.unwrap_or_else(|| other.clone());
+    call_by_name(target.py(), name, &[target.clone(), other]).map(drop)
 }
 
 fn unary<'py>(name: &str, slf: &Bound<'py, PyTensor>) -> PyResult<Object<'py>> {
@@ -142,6 +152,26 @@ impl PyTensor {
         write("div_", slf, other)
     }
 
+    fn __ifloordiv__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
+        write("floor_divide_", slf, other)
+    }
+
+    fn __imod__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
+        write("remainder_", slf, other)
+    }
+
+    fn __ipow__(slf: &Bound<'_, Self>, other: &Object<'_>, _modulo: Option<&Object<'_>>) -> PyResult<()> {
+        write("pow_", slf, other)
+    }
+
+    fn __ilshift__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
+        write("bitwise_left_shift_", slf, other)
+    }
+
+    fn __irshift__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
+        write("bitwise_right_shift_", slf, other)
+    }
+
     fn __iand__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
         write("bitwise_and_", slf, other)
     }
@@ -152,6 +182,15 @@ impl PyTensor {
 
     fn __ixor__(slf: &Bound<'_, Self>, other: &Object<'_>) -> PyResult<()> {
         write("bitwise_xor_", slf, other)
+    }
+
+    /// The quotient rounded down, and the remainder.
+    fn __divmod__<'py>(slf: &Bound<'py, Self>, other: &Object<'py>) -> PyResult<Object<'py>> {
+        let quotient = binary("floor_divide", slf, other)?;
+        if quotient.is(&*PyNotImplemented::get(slf.py())) {
+            return Ok(quotient);
+        }
+        Ok(PyTuple::new(slf.py(), [quotient, binary("remainder", slf, other)?])?.into_any())
     }
 
     fn __pow__<'py>(
@@ -171,6 +210,16 @@ impl PyTensor {
         _modulo: Option<&Object<'py>>,
     ) -> PyResult<Object<'py>> {
         binary("pow", other, slf)
+    }
+
+    #[pyo3(signature = (decimals=0))]
+    fn __round__<'py>(slf: &Bound<'py, Self>, decimals: i64) -> PyResult<Object<'py>> {
+        if decimals == 0 {
+            return unary("round", slf);
+        }
+        let named = PyDict::new(slf.py());
+        named.set_item("decimals", decimals)?;
+        slf.as_any().call_method("round", (), Some(&named))
     }
 
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Object<'py>> {

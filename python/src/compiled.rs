@@ -1,14 +1,38 @@
 //! Python functions under `compile` and `vmap`, and the reports of compiled functions.
 
 use crate::errors::{OrRaise, forget_kept, kept, value_error};
-use crate::tree::{Tree, Trees, flatten, unflatten};
+use crate::state::State;
+use crate::tree::{Containers, Tree, Trees, flatten, flatten_for, flatten_once, unflatten};
 use opfuse::compile::{BreakPolicy, Compiled, Explain, Flat, Function, Stance};
 use opfuse::{CompileOptions, MapDims, Numerics, Randomness, Result, compile_with};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A function that a compiled one and its programs share. Python's collector takes it away from a cycle.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Option<Py<PyAny>>>>);
+
+impl Shared {
+    fn new(function: Py<PyAny>) -> Shared {
+        Shared(Arc::new(Mutex::new(Some(function))))
+    }
+
+    pub fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = || PyRuntimeError::new_err("the function was freed with a cycle of objects that it belonged to");
+        kept.as_ref().map(|function| function.bind(py).clone()).ok_or_else(gone)
+    }
+}
 
 /// A Python function. Its arguments are a tuple of the positional ones and a dict of the others.
-pub struct PyFunction(Py<PyAny>);
+pub struct PyFunction {
+    function: Shared,
+    /// How results are flattened.
+    flatten: fn(&Bound<'_, PyAny>) -> PyResult<Tree>,
+}
 
 impl Function<Trees> for PyFunction {
     type Output = Tree;
@@ -16,34 +40,41 @@ impl Function<Trees> for PyFunction {
     fn apply(&self, inputs: &Flat) -> Result<Tree> {
         let inputs = inputs.clone().tree_unflatten::<Tree>();
         let inputs = inputs.ok_or_else(|| opfuse::Error::argument("compile", "the arguments have other parts"))?;
-        Python::attach(|py| {
-            let call = || {
-                let (positional, named) =
-                    unflatten(py, inputs)?.extract::<(Bound<'_, PyTuple>, Bound<'_, PyDict>)>()?;
-                flatten(&self.0.bind(py).call(positional, Some(&named))?)
-            };
-            call().map_err(kept)
+        called(|py| {
+            let given = unflatten(py, inputs)?;
+            let (positional, named) = given.extract::<(Bound<'_, PyTuple>, Bound<'_, PyDict>)>()?;
+            let before = Containers::of(&given)?;
+            let result = self.function.get(py)?.call(positional, Some(&named))?;
+            before.check(&given)?;
+            (self.flatten)(&result)
         })
     }
 }
 
-fn arguments(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Tree> {
+/// Runs Python inside a call of the crate. An exception is kept until that call has returned.
+pub fn called<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
+    Python::attach(|py| call(py).map_err(kept))
+}
+
+fn arguments<'py>(positional: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
     let py = positional.py();
     let named = named.map_or_else(|| PyDict::new(py), Bound::clone);
-    flatten(PyTuple::new(py, [positional.as_any(), named.as_any()])?.as_any())
+    PyTuple::new(py, [positional.as_any(), named.as_any()]).map(Bound::into_any)
 }
 
 /// A compiled function, made by `opfuse.compile`.
 #[pyclass(frozen, weakref, name = "Compiled", module = "opfuse")]
 pub struct PyCompiled {
     compiled: Compiled<PyFunction, Trees>,
-    function: Py<PyAny>,
+    pub(crate) function: Shared,
+    /// Whether what the function reads besides its arguments is looked at in each call.
+    is_watched: bool,
 }
 
 #[pymethods]
 impl PyCompiled {
     #[new]
-    #[pyo3(signature = (function, *, breaks="allow", stance="default", numerics=None, capacity=None))]
+    #[pyo3(signature = (function, *, breaks="allow", stance="default", numerics=None, capacity=None, watch=true))]
     fn new(
         py: Python<'_>,
         function: Py<PyAny>,
@@ -51,6 +82,7 @@ impl PyCompiled {
         stance: &str,
         numerics: Option<&str>,
         capacity: Option<usize>,
+        watch: bool,
     ) -> PyResult<PyCompiled> {
         let mut options = CompileOptions {
             breaks: chosen(
@@ -75,8 +107,9 @@ impl PyCompiled {
         let numbers = [("strict", Numerics::Strict), ("fast", Numerics::Fast)];
         options.numerics = numerics.map(|name| chosen(py, "numerics", name, &numbers)).transpose()?;
         options.capacity = capacity.unwrap_or(options.capacity);
-        let compiled = compile_with(PyFunction(function.clone_ref(py)), options);
-        Ok(PyCompiled { compiled, function })
+        let function = Shared::new(function);
+        let compiled = compile_with(PyFunction { function: function.clone(), flatten }, options);
+        Ok(PyCompiled { compiled, function, is_watched: watch })
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -86,7 +119,11 @@ impl PyCompiled {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inputs = arguments(args, kwargs)?;
+        let mut state = State::new();
+        if self.is_watched {
+            state.add_function(&self.function.get(py)?)?;
+        }
+        let inputs = flatten_for(&arguments(args, kwargs)?, state)?;
         forget_kept();
         let output = py.detach(|| self.compiled.call(&inputs)).or_raise(py)?;
         unflatten(py, output)
@@ -94,20 +131,20 @@ impl PyCompiled {
 
     /// The function that was compiled.
     #[getter]
-    fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
-        self.function.clone_ref(py)
+    fn __wrapped__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.function.get(py)
     }
 
     /// The name of the function.
     #[getter]
     fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr("__name__")
+        self.function.get(py)?.getattr("__name__")
     }
 
     /// The name of the function in its module.
     #[getter]
     fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr("__qualname__")
+        self.function.get(py)?.getattr("__qualname__")
     }
 
     /// The report of what was compiled for the types seen last.
@@ -145,8 +182,21 @@ impl PyCompiled {
         }
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        // A lock that is held is held by a call, so that the function is in use.
+        match self.function.0.try_lock() {
+            Ok(function) => visit.call(&*function),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let function = self.function.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(function);
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("opfuse.compile({})", self.function.bind(py).repr()?))
+        Ok(format!("opfuse.compile({})", self.function.get(py)?.repr()?))
     }
 
     /// Pickled without what was compiled: another process compiles it again. A function that its module knows by name
@@ -158,7 +208,7 @@ impl PyCompiled {
             let named = py.import("opfuse._functional")?.getattr("_named")?;
             return Ok((named, PyTuple::new(py, [module, name])?));
         }
-        let function = slf.get().function.bind(py).clone();
+        let function = slf.get().function.get(py)?;
         Ok((py.get_type::<PyCompiled>().into_any(), PyTuple::new(py, [function])?))
     }
 }
@@ -168,7 +218,7 @@ impl PyCompiled {
     /// another main module.
     fn global_name<'py>(&self, slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         let py = slf.py();
-        let function = self.function.bind(py);
+        let function = self.function.get(py)?;
         let (Ok(module), Ok(name)) = (function.getattr("__module__"), function.getattr("__qualname__")) else {
             return Ok(None);
         };
@@ -273,10 +323,12 @@ pub fn _vmap<'py>(
         randomness,
         &[("error", Randomness::Error), ("same", Randomness::Same), ("different", Randomness::Different)],
     )?;
-    let inputs = arguments(args, Some(kwargs))?;
+    let inputs = flatten_once(&arguments(args, Some(kwargs))?)?;
     forget_kept();
     let out_dims = out_dims.map_or(MapDims::All(Some(0)), MapDims::Each);
-    let mapped = opfuse::vmap::<Trees, _>(PyFunction(function)).in_dims(in_dims).out_dims(out_dims);
+    let mapped = opfuse::vmap::<Trees, _>(PyFunction { function: Shared::new(function), flatten: flatten_once })
+        .in_dims(in_dims)
+        .out_dims(out_dims);
     let output = py.detach(|| mapped.randomness(randomness).call(&inputs)).or_raise(py)?;
     unflatten(py, output)
 }

@@ -2,12 +2,13 @@
 
 use crate::errors::{OrRaise, type_error, value_error};
 use crate::exchange;
-use crate::names::{device_argument, dtype_argument};
+use crate::names::{device_argument, dtype_argument, dtype_name};
 use crate::tensor::PyTensor;
 use opfuse::device::Device;
-use opfuse::{DType, Result, Scalar, Tensor};
+use opfuse::{DType, Error, Result, Scalar, Tensor};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
 
 /// The most levels of nested sequences.
 const MAX_DEPTH: usize = 64;
@@ -33,14 +34,28 @@ pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if object.is_instance_of::<PyString>() || object.is_none() || object.hasattr("__len__")? && object.len().is_ok() {
         return Ok(None);
     }
-    // Scalars of NumPy; its bool has a name and neither of the two methods.
-    if object.get_type().name()?.to_string().starts_with("bool") {
-        return object.is_truthy().map(|flag| Some(Scalar::Bool(flag)));
+    if object.hasattr("__array_interface__")? {
+        return numpy_number(object);
     }
     if object.hasattr("__index__")? {
-        return object.extract::<i64>().map(|number| Some(Scalar::Int(number)));
+        match object.extract::<i64>() {
+            // What is one whole number only sometimes, such as an array of no dims.
+            Err(failed) if failed.is_instance_of::<PyTypeError>(object.py()) => {}
+            found => return found.map(|number| Some(Scalar::Int(number))),
+        }
     }
     Ok(if object.hasattr("__float__")? { object.extract::<f64>().ok().map(Scalar::Float) } else { None })
+}
+
+/// The number that a scalar of NumPy is, or an array of no dims.
+fn numpy_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+    Ok(match kind.as_str() {
+        "b" => Some(Scalar::Bool(object.is_truthy()?)),
+        "i" | "u" => Some(Scalar::Int(object.call_method0("__int__")?.extract()?)),
+        "f" => Some(Scalar::Float(object.call_method0("__float__")?.extract()?)),
+        _ => None,
+    })
 }
 
 /// The numbers of a nested sequence, row-major, and its sizes.
@@ -54,11 +69,7 @@ struct Nested {
 impl Nested {
     fn read(&mut self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         let py = object.py();
-        let items = match (object.cast::<PyList>(), object.cast::<PyTuple>()) {
-            (Ok(list), _) => list.to_tuple(),
-            (_, Ok(tuple)) => tuple.clone(),
-            (Err(_), Err(_)) => return self.leaf(object, depth),
-        };
+        let Some(items) = items_of(object)? else { return self.leaf(object, depth) };
         if depth == MAX_DEPTH {
             return Err(value_error(py, format!("sequences are nested in more than {MAX_DEPTH} levels")));
         }
@@ -108,15 +119,44 @@ impl Nested {
                 Tensor::from_vec(numbers.map(|number| number.as_f64()).collect(), sizes)?.to_dtype(dtype)
             }
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-                let whole = |number: &Scalar| match number {
-                    Scalar::Int(number) => *number,
-                    Scalar::Float(number) => *number as i64,
-                    Scalar::Bool(flag) => i64::from(*flag),
-                };
-                Tensor::from_vec(numbers.map(whole).collect(), sizes)?.to_dtype(dtype)
+                let whole = numbers.map(|number| whole(*number, dtype)).collect::<Result<_>>()?;
+                Tensor::from_vec(whole, sizes)?.to_dtype(dtype)
             }
         }
     }
+}
+
+/// A number as an element of a dtype of whole numbers.
+fn whole(number: Scalar, dtype: DType) -> Result<i64> {
+    let refused = || {
+        let text = format!("{} is no {}; give another dtype", number.as_f64(), dtype_name(dtype));
+        Err(Error::argument("tensor", text))
+    };
+    let found = match number {
+        Scalar::Int(number) => number,
+        Scalar::Float(number) if number.is_nan() || number.abs() >= 9.3e18 => return refused(),
+        Scalar::Float(number) => number as i64,
+        Scalar::Bool(flag) => i64::from(flag),
+    };
+    let bits = 8 * dtype.size() as u32 - 1;
+    let fits = match dtype {
+        DType::U8 => (0..256).contains(&found),
+        _ => found >> bits == 0 || found >> bits == -1,
+    };
+    if fits { Ok(found) } else { refused() }
+}
+
+/// The items of a list, a tuple or a range.
+pub fn items_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    Ok(if let Ok(list) = object.cast::<PyList>() {
+        Some(list.to_tuple())
+    } else if let Ok(tuple) = object.cast::<PyTuple>() {
+        Some(tuple.clone())
+    } else if object.is_instance_of::<PyRange>() {
+        Some(PyTuple::new(object.py(), object.try_iter()?.collect::<PyResult<Vec<_>>>()?)?)
+    } else {
+        None
+    })
 }
 
 fn ragged(py: Python<'_>, depth: usize) -> PyErr {
@@ -136,16 +176,46 @@ fn first_leaf<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     None
 }
 
+/// An array whose elements are none of opfuse, such as unsigned or swapped ones, as NumPy converts them to `dtype`.
+fn converted_by_numpy<'py>(object: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !object.hasattr("__array_interface__")? || !object.hasattr("astype")? {
+        return Ok(None);
+    }
+    let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+    let known = if dtype == DType::BF16 { DType::F32 } else { dtype };
+    match matches!(kind.as_str(), "i" | "u" | "f") {
+        true => object.call_method1("astype", (dtype_name(known),)).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Whether it is a tensor or an array with dims.
+fn has_dims(object: &Bound<'_, PyAny>) -> bool {
+    match object.cast::<PyTensor>() {
+        Ok(tensor) => tensor.get().0.dim() > 0,
+        Err(_) => object.hasattr("__array_interface__").unwrap_or(false) && object.len().is_ok(),
+    }
+}
+
 /// A tensor of an object: over its memory where that is possible, and of its numbers otherwise.
 pub fn tensor_of(object: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     let py = object.py();
     if let Ok(tensor) = object.cast::<PyTensor>() {
         return Ok(tensor.get().0.clone());
     }
-    if let Some(tensor) = exchange::imported(object)? {
+    let imported = match (exchange::imported(object), dtype) {
+        (Err(failed), Some(dtype)) if failed.is_instance_of::<PyTypeError>(py) => {
+            match converted_by_numpy(object, dtype)? {
+                Some(array) => exchange::imported(&array),
+                None => Err(failed),
+            }
+        }
+        (imported, _) => imported,
+    };
+    if let Some(tensor) = imported? {
         return Ok(tensor);
     }
-    if first_leaf(object).is_some_and(|leaf| leaf.cast::<PyTensor>().is_ok_and(|leaf| leaf.get().0.dim() > 0)) {
+    if first_leaf(object).is_some_and(|leaf| has_dims(&leaf)) {
         let parts: Vec<Tensor> = object.try_iter()?.map(|part| tensor_of(&part?, dtype)).collect::<PyResult<_>>()?;
         let parts: Vec<&Tensor> = parts.iter().collect();
         return opfuse::stack(&parts, 0).or_raise(py);
@@ -193,7 +263,8 @@ pub fn asarray(
     copy: Option<bool>,
 ) -> PyResult<PyTensor> {
     let (dtype, device) = options(dtype, device)?;
-    let given = tensor_of(data, dtype)?;
+    // NumPy converts by copies.
+    let given = tensor_of(data, if copy == Some(false) { None } else { dtype })?;
     let made = py.detach(|| converted(&given, dtype, device)).or_raise(py)?;
     let is_number = || number_of(data).ok().flatten().is_some();
     let is_array =

@@ -87,7 +87,8 @@ unsafe fn enter(
             };
             let (positional, by_name) = objects.split_at(n_positional);
             let named: Vec<_> = match &names {
-                Some(names) => names.iter().zip(by_name.iter().cloned()).collect(),
+                // `out=None` is as if it was not given.
+                Some(names) => names.iter().zip(by_name.iter().cloned()).filter(|named| !is_no_out(named)).collect(),
                 None => Vec::new(),
             };
             let operators = Operators::get().or_raise(py)?;
@@ -102,6 +103,11 @@ unsafe fn enter(
             }
         }
     })
+}
+
+/// Whether it is `out=None`.
+fn is_no_out((name, object): &(Bound<'_, PyAny>, Bound<'_, PyAny>)) -> bool {
+    object.is_none() && name.extract::<&str>().is_ok_and(|name| name == "out")
 }
 
 /// Text for Python that lives as long as the process.

@@ -276,15 +276,47 @@ fn from_interface(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
                 }
                 let name = object.getattr("dtype")?.str()?.to_string();
                 let known: Vec<&str> = DType::ALL.into_iter().map(dtype_name).collect();
-                let text = format!("elements of dtype {name} are none of opfuse; convert them to one of");
+                let text = format!("elements of dtype {name} are none of opfuse; say dtype= to copy them as one of");
                 return Err(type_error(py, format!("{text} {}", known.join(", "))));
             }
             result => return result,
         }
     }
+    check_bytes(object)?;
     // The interface gives an address that nothing holds against a lie. So it is read by NumPy's rules: as a buffer.
     let array = py.import("numpy")?.call_method1("asarray", (object,))?;
     from_capsule(&array)
+}
+
+/// Refuses an interface whose memory is a buffer that is shorter than its elements, which NumPy does not look at.
+fn check_bytes(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let interface = object.getattr("__array_interface__")?;
+    let Ok(interface) = interface.cast::<PyDict>() else { return Ok(()) };
+    let (Some(data), Some(sizes), Some(kind)) =
+        (interface.get_item("data")?, interface.get_item("shape")?, interface.get_item("typestr")?)
+    else {
+        return Ok(());
+    };
+    // SAFETY: the check only looks at the type of the object.
+    if unsafe { ffi::PyObject_CheckBuffer(data.as_ptr()) } == 0 {
+        return Ok(());
+    }
+    let len: u128 = py.import("builtins")?.getattr("memoryview")?.call1((&data,))?.getattr("nbytes")?.extract()?;
+    let width: u128 = py.import("numpy")?.getattr("dtype")?.call1((kind,))?.getattr("itemsize")?.extract()?;
+    let strides: Option<Vec<i64>> = interface.get_item("strides")?.map(|given| given.extract()).transpose()?.flatten();
+    let sizes: Vec<u64> = sizes.extract()?;
+    let dense = || sizes.iter().map(|&size| u128::from(size)).try_fold(width, u128::checked_mul);
+    let spread = |strides: &[i64]| {
+        let step = |(&size, &stride): (&u64, &i64)| i128::from(size.saturating_sub(1)) * i128::from(stride);
+        let last = u128::try_from(sizes.iter().zip(strides).map(step).sum::<i128>()).ok();
+        last.and_then(|last| last.checked_add(width))
+    };
+    let needed = strides.as_deref().map_or_else(dense, spread);
+    match needed.is_some_and(|needed| needed <= len || sizes.contains(&0)) {
+        true => Ok(()),
+        false => Err(value_error(py, format!("an array interface of shape {sizes:?} has {len} bytes, and needs more"))),
+    }
 }
 
 /// The codes of buffers, by dtype; bfloat16 has none.

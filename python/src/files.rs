@@ -54,6 +54,10 @@ pub fn load(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyAny>> {
             let program = py.detach(|| Program::load(&path)).or_raise(py)?;
             Ok(Py::new(py, PyExported(program))?.into_any())
         }
+        kind @ ("pt" | "pth" | "bin" | "ckpt" | "pkl") => {
+            let text = format!("load: files .{kind} of torch.save hold pickled objects, which are not read");
+            Err(value_error(py, format!("{text}; write safetensors.torch.save_file(model.state_dict(), path) instead")))
+        }
         "npy" => Ok(Py::new(py, PyTensor(py.detach(|| npy::load(&path)).or_raise(py)?))?.into_any()),
         _ => {
             let tensors = py.detach(|| opfuse::load(&path)).or_raise(py)?;

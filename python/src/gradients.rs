@@ -5,8 +5,12 @@ use crate::names::dtype_argument;
 use crate::tensor::PyTensor;
 use opfuse::autograd::{self, GradOptions};
 use opfuse::{DType, Numerics, Tensor};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::any::Any;
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The gradients of `outputs` with respect to `inputs`, as `torch.autograd.grad` gives them.
 #[pyfunction]
@@ -34,16 +38,37 @@ pub fn is_grad_enabled() -> bool {
     autograd::is_grad_enabled()
 }
 
-/// A setting of the thread that holds inside a `with` statement. It is entered and left on one thread.
-#[pyclass(unsendable, name = "_Setting", module = "opfuse")]
+/// The number of threads for kernels.
+#[pyfunction]
+pub fn get_num_threads() -> usize {
+    opfuse::device::pool::num_threads()
+}
+
+/// Sets the number of threads for kernels; 0 restores the default. Results do not depend on it.
+#[pyfunction]
+pub fn set_num_threads(count: usize) {
+    opfuse::device::pool::set_num_threads(count);
+}
+
+/// Settings that were entered: the number of each, and what restores the one before.
+type Entered = RefCell<Vec<(u64, Box<dyn Any>)>>;
+
+thread_local! {
+    /// What holds on this thread. What was not left when the thread ends restores nothing.
+    static ENTERED: ManuallyDrop<Entered> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+}
+
+/// A setting of the thread that holds inside a `with` statement. Several threads may enter it, each for itself.
+#[pyclass(frozen, name = "_Setting", module = "opfuse")]
 pub struct Setting {
     choice: Choice,
-    guards: Vec<Box<dyn Any>>,
+    number: u64,
 }
 
 #[derive(Clone, Copy)]
 enum Choice {
     Grad(bool),
+    Inference,
     Autocast(Option<DType>),
     Numerics(Numerics),
 }
@@ -53,28 +78,39 @@ impl Setting {
     #[new]
     #[pyo3(signature = (kind, value=None))]
     fn new(py: Python<'_>, kind: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Setting> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let truth = || value.map_or(Ok(false), |value| value.is_truthy());
         let choice = match kind {
             "grad" => Choice::Grad(truth()?),
+            "inference" => Choice::Inference,
             "autocast" => Choice::Autocast(value.map(dtype_argument).transpose()?),
             "numerics" => Choice::Numerics(if truth()? { Numerics::Fast } else { Numerics::Strict }),
             _ => return Err(value_error(py, format!("there is no setting {kind:?}"))),
         };
-        Ok(Setting { choice, guards: Vec::new() })
+        Ok(Setting { choice, number: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 
-    fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
         let guard: Box<dyn Any> = match self.choice {
             Choice::Grad(is_enabled) => Box::new(autograd::set_grad_enabled(is_enabled)),
+            Choice::Inference => Box::new(autograd::inference_mode()),
             Choice::Autocast(Some(dtype)) => Box::new(opfuse::autocast(dtype).or_raise(py)?),
             Choice::Autocast(None) => Box::new(opfuse::no_autocast()),
             Choice::Numerics(numerics) => Box::new(opfuse::numerics(numerics)),
         };
-        self.guards.push(guard);
+        ENTERED.with(|entered| entered.borrow_mut().push((self.number, guard)));
         Ok(())
     }
 
-    fn leave(&mut self) {
-        drop(self.guards.pop());
+    fn leave(&self) -> PyResult<()> {
+        let guard = ENTERED.with(|entered| {
+            let mut entered = entered.borrow_mut();
+            let last = entered.iter().rposition(|(number, _)| *number == self.number);
+            last.map(|at| entered.remove(at))
+        });
+        match guard {
+            Some(_) => Ok(()),
+            None => Err(PyRuntimeError::new_err("the setting is left on a thread that has not entered it")),
+        }
     }
 }

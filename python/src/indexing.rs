@@ -1,12 +1,12 @@
 //! Subscripts as in NumPy: numbers, slices with steps of either sign, `None`, `...`, masks, index tensors and lists.
 
-use crate::creation::tensor_of;
+use crate::creation::{number_of, tensor_of};
 use crate::errors::{OrRaise, type_error};
 use crate::tensor::PyTensor;
 use crate::values::{Fit, integer_of};
-use opfuse::{Index, Result, Tensor};
+use opfuse::{Index, Result, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyList, PyRange, PySlice, PyTuple};
 
 /// A subscript. Slices with negative steps are left to `flips`: dims of the view to reverse.
 struct Subscript {
@@ -70,12 +70,26 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         let is_number = tensor.dim() == 0 && tensor.dtype() != opfuse::DType::Bool && !tensor.dtype().is_float();
         return Ok((!is_number).then(|| tensor.clone()));
     }
-    if let Ok(list) = item.cast::<PyList>() {
-        let dtype = list.is_empty().then_some(opfuse::DType::I64);
+    if item.is_instance_of::<PyList>() || item.is_instance_of::<PyRange>() {
+        let dtype = (item.len()? == 0).then_some(opfuse::DType::I64);
         return tensor_of(item, dtype).map(Some);
     }
-    let is_array = item.is_instance_of::<PyBool>() || item.hasattr("__array_interface__")? && item.len().is_ok();
-    if is_array { tensor_of(item, None).map(Some) } else { Ok(None) }
+    let is_array = item.hasattr("__array_interface__")? && item.len().is_ok();
+    if !is_array {
+        return if is_truth(item)? { tensor_of(item, None).map(Some) } else { Ok(None) };
+    }
+    let array = tensor_of(item, None)?;
+    // Arrays of NumPy are indices by whole numbers of any dtype; uint8 is no mask there.
+    match array.dtype() == opfuse::DType::Bool || array.dtype().is_float() {
+        true => Ok(Some(array)),
+        false => array.to_dtype(opfuse::DType::I64).or_raise(item.py()).map(Some),
+    }
+}
+
+/// Whether it is a truth value of Python or NumPy.
+fn is_truth(item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(item.is_instance_of::<PyBool>()
+        || item.hasattr("__array_interface__")? && matches!(number_of(item)?, Some(Scalar::Bool(_))))
 }
 
 /// A slice as an index with a positive step, and whether its elements come in the opposite order.

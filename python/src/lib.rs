@@ -2,9 +2,9 @@
 //!
 //! Files by subject:
 //! - what things are called: `names`; exceptions: `errors`;
-//! - tensors: `tensor`, `arithmetic`, `indexing`; made of numbers and arrays: `creation`, `exchange`;
+//! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`;
 //! - operators: `operators`, `values` for their arguments, and `entry` by which Python calls them;
-//! - functions of tensors: `tree`, `compiled`, `gradients`; files: `files`.
+//! - functions of tensors: `tree`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`.
 //!
 //! No operator is named twice: functions, methods and stubs are made of the schemas that the crate has registered.
 //!
@@ -12,7 +12,9 @@
 
 mod arithmetic;
 mod compiled;
+mod conversions;
 mod creation;
+mod differentiated;
 mod entry;
 mod errors;
 mod exchange;
@@ -22,6 +24,7 @@ mod indexing;
 mod names;
 mod operators;
 mod random;
+mod state;
 mod tensor;
 mod tree;
 mod values;
@@ -39,6 +42,8 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::PyCompiled>()?;
     module.add_class::<compiled::PyExplain>()?;
     module.add_class::<files::PyExported>()?;
+    module.add_class::<conversions::Hook>()?;
+    module.add_class::<differentiated::PyPullback>()?;
     module.add_class::<gradients::Setting>()?;
     module.add_class::<operators::PyOperator>()?;
     let operators = PyModule::new(py, "opfuse.ops")?;
@@ -53,7 +58,13 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(random::default_generator, module)?,
         wrap_pyfunction!(gradients::is_grad_enabled, module)?,
         wrap_pyfunction!(gradients::_gradients, module)?,
+        wrap_pyfunction!(gradients::get_num_threads, module)?,
+        wrap_pyfunction!(gradients::set_num_threads, module)?,
         wrap_pyfunction!(compiled::_vmap, module)?,
+        wrap_pyfunction!(differentiated::_value_and_grad, module)?,
+        wrap_pyfunction!(differentiated::_jvp, module)?,
+        wrap_pyfunction!(differentiated::_vjp, module)?,
+        wrap_pyfunction!(differentiated::_jacobian, module)?,
         wrap_pyfunction!(tree::_flatten, module)?,
         wrap_pyfunction!(tree::_unflatten, module)?,
         wrap_pyfunction!(files::save, module)?,

@@ -140,7 +140,8 @@ pub fn dtype_argument(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     dtype_of(object)?.ok_or_else(|| no_dtype(object))
 }
 
-fn no_dtype(object: &Bound<'_, PyAny>) -> PyErr {
+/// The error for an object that names no dtype.
+pub fn no_dtype(object: &Bound<'_, PyAny>) -> PyErr {
     let all: Vec<&str> = NAMES.iter().map(|(_, name)| *name).collect();
     let text = object.repr().map_or_else(|_| "the object".into(), |text| text.to_string());
     type_error(object.py(), format!("{text} names no dtype of opfuse; use one of {}", all.join(", ")))

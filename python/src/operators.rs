@@ -4,18 +4,23 @@
 //! its arguments fit exactly, and if there is none, the first that they fit after conversion.
 
 use crate::errors::{OrRaise, type_error};
+use crate::names::{dtype_of, no_dtype};
 use crate::tensor::PyTensor;
-use crate::values::{Fit, object_of, type_text, value_of};
+use crate::values::{Fit, integer_of, object_of, type_text, value_of};
 use opfuse::Result;
 use opfuse::dispatch::{Dispatcher, Operator, Parameter, Schema, Stack, Type, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 /// Calls whose tensors have no more elements than this keep the GIL: to release it would take as long as the kernel.
 const SHORT_CALL: usize = 2048;
+
+/// Names of NumPy and PyTorch for parameters of the schemas.
+const ALIASES: [(&str, &[&str]); 4] =
+    [("self", &["input", "x", "a"]), ("other", &["x2"]), ("dim", &["axis"]), ("keepdim", &["keepdims"])];
 
 /// A name with its overloads.
 pub struct Named {
@@ -188,9 +193,10 @@ impl Overload {
         let mut n_named = 0;
         for (position, parameter) in self.parameters.iter().enumerate() {
             let value = if spread == Some(position) {
-                let rest = (position..given).map(|at| value_of(call.at(at), &Type::Int, fit));
+                let Type::List(element, _) = &parameter.ty else { return Ok(false) };
+                let rest = (position..given).map(|at| value_of(call.at(at), element, fit));
                 let rest = rest.collect::<PyResult<Option<Vec<Value>>>>()?;
-                rest.and_then(|numbers| Value::list_of(&Type::Int, numbers))
+                rest.and_then(|values| Value::list_of(element, values))
             } else if position < given && !parameter.kwarg_only {
                 value_of(call.at(position), &parameter.ty, fit)?
             } else if let Some((_, object)) = self.named(call, parameter) {
@@ -218,16 +224,35 @@ impl Overload {
         call: &Call<'a, 'py>,
         parameter: &Argument,
     ) -> Option<&'a (Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        call.named.iter().find(|(name, _)| name.extract::<&str>().is_ok_and(|name| name == parameter.name))
+        let named =
+            |own: &str| call.named.iter().find(|(name, _)| name.extract::<&str>().is_ok_and(|name| name == own));
+        named(&parameter.name).or_else(|| {
+            let aliases = ALIASES.iter().find(|(name, _)| *name == parameter.name)?.1;
+            // A name that another parameter has is not an alias.
+            let free = |alias: &&&str| !self.parameters.iter().any(|other| other.name == **alias);
+            aliases.iter().filter(free).find_map(|alias| named(alias))
+        })
     }
 
-    /// The position of a list of sizes whose numbers are given one by one: `x.reshape(2, 3)`, `zeros(2, 3)`.
+    /// The position of a list whose items are given one by one: `x.reshape(2, 3)`, `zeros(2, 3)`.
     fn spread_from(&self, call: &Call<'_, '_>) -> Option<usize> {
         let last = self.n_positional.checked_sub(1)?;
         let Type::List(element, None) = &self.parameters[last].ty else { return None };
-        let is_alone = last == usize::from(call.receiver.is_some() || self.is_method());
-        let is_given = call.n_positional() > last && is_alone && matches!(**element, Type::Int | Type::SymInt);
-        (is_given && call.at(last).is_instance_of::<pyo3::types::PyInt>()).then_some(last)
+        if call.n_positional() <= last {
+            return None;
+        }
+        let first = call.at(last);
+        let is_spread = match **element {
+            Type::Int | Type::SymInt => {
+                let is_alone = last == usize::from(call.receiver.is_some() || self.is_method());
+                let is_size = || integer_of(first, Fit::Converted).is_ok_and(|number| number.is_some());
+                is_alone && (first.is_instance_of::<PyInt>() || is_size())
+            }
+            // Tensors that are given one by one: `einsum("ij,jk", x, y)`.
+            Type::Tensor => first.is_instance_of::<PyTensor>(),
+            _ => false,
+        };
+        is_spread.then_some(last)
     }
 
     /// Calls the operator. `None` if the arguments do not fit.
@@ -329,6 +354,13 @@ impl Named {
 
     /// The error of a call that fits no overload. It says what was given, and what can be.
     fn refused(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyErr {
+        if let Some(unknown) = call.named.iter().find_map(|(name, object)| {
+            let is_dtype = name.extract::<&str>().is_ok_and(|name| name == "dtype");
+            (is_dtype && !object.is_none() && dtype_of(object).ok()?.is_none()).then_some(object)
+        }) {
+            let text = no_dtype(unknown).value(py).to_string();
+            return type_error(py, format!("{}: {text}", self.name));
+        }
         let class = |object: &Bound<'_, PyAny>| {
             object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
         };

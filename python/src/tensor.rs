@@ -80,6 +80,12 @@ impl PyTensor {
         Ok(call_by_name(slf.py(), "unbind", &[slf.as_any().clone(), zero])?.try_iter()?.into_any())
     }
 
+    /// The elements of the first dim in the opposite order, as a tensor.
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let dims = PyList::new(slf.py(), if slf.get().0.dim() == 0 { &[][..] } else { &[0i64] })?;
+        call_by_name(slf.py(), "flip", &[slf.as_any().clone(), dims.into_any()])
+    }
+
     fn __contains__(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let equal = call_by_name(slf.py(), "eq", &[slf.as_any().clone(), value.clone()])?;
         equal.call_method0("any")?.is_truthy()
@@ -153,6 +159,12 @@ impl PyTensor {
     #[getter]
     fn size(&self) -> usize {
         self.0.numel()
+    }
+
+    /// NumPy leaves operators of its arrays and a tensor to the tensor.
+    #[classattr]
+    fn __array_priority__() -> f64 {
+        1000.0
     }
 
     /// Bytes per element.

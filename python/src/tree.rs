@@ -1,17 +1,20 @@
 //! Structures of Python objects (pytrees): what compiled and mapped functions take and return.
 //!
-//! A structure is flattened into its tensors and a description of the rest. Tuples, named tuples, lists and dicts are
-//! structures; everything else is a plain value of the description. Two descriptions are the same if they have the
-//! same shape and equal values of the same types. Descriptions are numbered, and the crate sees the numbers alone.
+//! A structure is flattened into its tensors and a description of the rest. Tuples, named tuples, lists, dicts, their
+//! subclasses and dataclasses are structures; everything else is a plain value of the description. Two descriptions are
+//! the same if they have the same shape and equal values of the same types. Descriptions are numbered, and the crate
+//! sees the numbers alone.
 
 use crate::errors::{type_error, value_error};
+use crate::state::State;
 use crate::tensor::PyTensor;
 use opfuse::compile::{Flat, Inputs, Parts, TensorStruct};
 use opfuse::{Result, Tensor};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyFloat, PyList, PyTuple, PyType};
-use std::sync::{Mutex, PoisonError};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most descriptions that are known at a time. The oldest half is forgotten then.
 const CAPACITY: usize = 4096;
@@ -50,17 +53,22 @@ enum Node {
     Tensor,
     Value(Py<PyAny>),
     Tuple(usize),
-    /// A named tuple, of that class.
+    /// A named tuple, or another subclass of tuples or lists.
     Named(Py<PyType>, usize),
     List(usize),
     Dict(Vec<Py<PyAny>>),
+    /// A subclass of dicts: what makes an empty one, and the keys.
+    Mapping(Py<PyAny>, Vec<Py<PyAny>>),
+    /// A dataclass, and the names of its fields.
+    Fields(Py<PyType>, Vec<Py<PyAny>>),
 }
 
 /// Descriptions by number, and numbers by description.
 struct Descriptions {
     first: u64,
     nodes: Vec<std::sync::Arc<Vec<Node>>>,
-    keys: Vec<Py<PyTuple>>,
+    /// `None` for one that cannot be found again.
+    keys: Vec<Option<Py<PyTuple>>>,
     numbers: Py<PyDict>,
 }
 
@@ -78,32 +86,120 @@ fn descriptions(py: Python<'_>) -> &Mutex<Descriptions> {
 /// # Errors
 /// If a plain value cannot be hashed, or if it is nested too deeply.
 pub fn flatten(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
+    flatten_for(object, State::new())
+}
+
+/// Flattens the arguments of a call, of which `state` is what else the call may read.
+///
+/// # Errors
+/// As [`flatten`].
+pub fn flatten_for<'py>(object: &Bound<'py, PyAny>, state: State<'py>) -> PyResult<Tree> {
+    described(object, state, |value| {
+        let class = value.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let hint = match value.hasattr("__array_interface__").unwrap_or(false) {
+            true => "wrap arrays with opfuse.asarray, which does not copy them",
+            false => "pass tensors, numbers, text, or tuples, lists, dicts and dataclasses of these",
+        };
+        Some(type_error(value.py(), format!("a value of type {class} cannot be hashed; {hint}")))
+    })
+}
+
+/// Flattens a structure that is used once. Its plain values need no hash.
+///
+/// # Errors
+/// If it is nested too deeply.
+pub fn flatten_once(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
+    described(object, State::new(), |_| None)
+}
+
+/// The tensors of a structure.
+///
+/// # Errors
+/// If it is nested too deeply.
+pub fn tensors_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    let mut tensors = Vec::new();
+    walk(object, 0, &mut tensors, &mut Vec::new(), &mut State::new())?;
+    Ok(tensors)
+}
+
+/// Flattens a structure. Where a plain value has no hash, `refused` gives an error, or `None` to go on.
+/// What the lists and dicts among arguments hold before a call: a program cannot repeat what a function does to them.
+pub struct Containers(Vec<u64>);
+
+impl Containers {
+    pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Containers> {
+        let (mut tensors, mut nodes) = (Vec::new(), Vec::new());
+        walk(given, 0, &mut tensors, &mut nodes, &mut State::new())?;
+        let counts = nodes.iter().map(|node| match node {
+            Node::Tensor => 0,
+            Node::Value(object) => object.as_ptr().addr() as u64,
+            Node::Tuple(count) | Node::Named(_, count) | Node::List(count) => 1 + *count as u64,
+            Node::Dict(names) | Node::Mapping(_, names) | Node::Fields(_, names) => 1 + names.len() as u64,
+        });
+        Ok(Containers(counts.chain(tensors.iter().map(Tensor::id)).collect()))
+    }
+
+    /// # Errors
+    /// If they hold other objects now.
+    pub fn check(&self, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        if Containers::of(given)?.0 == self.0 {
+            return Ok(());
+        }
+        let text = "compile: the function changed a list, a dict or an object that it was given";
+        Err(value_error(given.py(), format!("{text}; return the new items instead, or write to tensors in place")))
+    }
+}
+
+fn described<'py>(
+    object: &Bound<'py, PyAny>,
+    mut state: State<'py>,
+    refused: impl Fn(&Bound<'py, PyAny>) -> Option<PyErr>,
+) -> PyResult<Tree> {
     let py = object.py();
-    let (mut tensors, mut nodes, mut key) = (Vec::new(), Vec::new(), Vec::new());
-    walk(object, 0, &mut tensors, &mut nodes, &mut key)?;
-    let key = PyTuple::new(py, key)?;
-    let mut all = descriptions(py).lock().unwrap_or_else(PoisonError::into_inner);
-    let known = all.numbers.bind(py).get_item(&key).map_err(|_| {
-        type_error(
-            py,
-            "a plain value among the arguments cannot be hashed; pass tensors, numbers, text or tuples".into(),
-        )
-    })?;
-    if let Some(number) = known {
-        return Ok(Tree { tensors, description: number.extract()? });
+    let (mut tensors, mut nodes) = (Vec::new(), Vec::new());
+    walk(object, 0, &mut tensors, &mut nodes, &mut state)?;
+    let key = PyTuple::new(py, state.key)?;
+    // Hashes, comparisons and finalizers are Python's, which may call this module again or wait for other threads. So
+    // no lock is held while they run.
+    let numbers = lock(py).numbers.clone_ref(py).into_bound(py);
+    let is_hashable = match numbers.get_item(&key) {
+        Ok(Some(number)) => return Ok(Tree { tensors, description: number.extract()? }),
+        Ok(None) => true,
+        Err(failed) => match key.iter().find(|value| value.hash().is_err()) {
+            Some(value) => match refused(&value) {
+                Some(text) => return Err(text),
+                None => false,
+            },
+            None => return Err(failed),
+        },
+    };
+    let (number, forgotten) = {
+        let mut all = lock(py);
+        let mut forgotten: (Vec<_>, Vec<_>) = Default::default();
+        if all.nodes.len() == CAPACITY {
+            all.first += CAPACITY as u64 / 2;
+            forgotten = (all.keys.drain(..CAPACITY / 2).collect(), all.nodes.drain(..CAPACITY / 2).collect());
+        }
+        let number = all.first + all.nodes.len() as u64;
+        all.nodes.push(std::sync::Arc::new(nodes));
+        all.keys.push(is_hashable.then(|| key.clone().unbind()));
+        (number, forgotten)
+    };
+    for key in forgotten.0.into_iter().flatten() {
+        // Another thread may have described the same structure at the same time, and forgotten it first.
+        numbers.del_item(key).or_else(|failed| match failed.is_instance_of::<PyKeyError>(py) {
+            true => Ok(()),
+            false => Err(failed),
+        })?;
     }
-    if all.nodes.len() == CAPACITY {
-        let numbers = all.numbers.bind(py);
-        all.keys[..CAPACITY / 2].iter().try_for_each(|key| numbers.del_item(key))?;
-        all.first += CAPACITY as u64 / 2;
-        all.nodes.drain(..CAPACITY / 2);
-        all.keys.drain(..CAPACITY / 2);
+    if is_hashable {
+        numbers.set_item(&key, number)?;
     }
-    let number = all.first + all.nodes.len() as u64;
-    all.numbers.bind(py).set_item(&key, number)?;
-    all.nodes.push(std::sync::Arc::new(nodes));
-    all.keys.push(key.unbind());
     Ok(Tree { tensors, description: number })
+}
+
+fn lock(py: Python<'_>) -> MutexGuard<'_, Descriptions> {
+    descriptions(py).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn walk<'py>(
@@ -111,7 +207,7 @@ fn walk<'py>(
     depth: usize,
     tensors: &mut Vec<Tensor>,
     nodes: &mut Vec<Node>,
-    key: &mut Vec<Bound<'py, PyAny>>,
+    state: &mut State<'py>,
 ) -> PyResult<()> {
     let py = object.py();
     if depth > MAX_DEPTH {
@@ -120,8 +216,8 @@ fn walk<'py>(
     // A word starts each part of the key, so that parts of different kinds are never equal.
     let mut start = |kind: &str, count: usize, nodes: &mut Vec<Node>, node: Node| {
         nodes.push(node);
-        key.push(kind.into_pyobject(py)?.into_any());
-        key.push(count.into_pyobject(py)?.into_any());
+        state.key.push(kind.into_pyobject(py)?.into_any());
+        state.key.push(count.into_pyobject(py)?.into_any());
         Ok::<_, PyErr>(())
     };
     if let Ok(tensor) = object.cast::<PyTensor>() {
@@ -134,28 +230,70 @@ fn walk<'py>(
             start("tuple", tuple.len(), nodes, Node::Tuple(tuple.len()))?;
         } else {
             start("named", tuple.len(), nodes, Node::Named(class.clone().unbind(), tuple.len()))?;
-            key.push(class.into_any());
+            state.key.push(class.into_any());
         }
-        return tuple.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, key));
+        return tuple.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
     }
     if let Ok(list) = object.cast::<PyList>() {
-        start("list", list.len(), nodes, Node::List(list.len()))?;
-        return list.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, key));
+        // A copy: what the list holds may change while its items are looked at.
+        let items = list.to_tuple();
+        if list.is_exact_instance_of::<PyList>() {
+            start("list", items.len(), nodes, Node::List(items.len()))?;
+        } else {
+            let class = object.get_type();
+            start("named", items.len(), nodes, Node::Named(class.clone().unbind(), items.len()))?;
+            state.key.push(class.into_any());
+        }
+        return items.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
     }
     if let Ok(dict) = object.cast::<PyDict>() {
-        let names = dict.keys();
-        start("dict", dict.len(), nodes, Node::Dict(names.iter().map(Bound::unbind).collect()))?;
-        key.extend(names.iter());
-        return dict.values().iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, key));
+        let (names, values) = (dict.keys(), dict.values());
+        let kept = names.iter().map(Bound::unbind).collect();
+        if dict.is_exact_instance_of::<PyDict>() {
+            start("dict", names.len(), nodes, Node::Dict(kept))?;
+        } else {
+            let maker = empty_like(dict)?;
+            start("mapping", names.len(), nodes, Node::Mapping(maker.clone().unbind(), kept))?;
+            state.key.push(maker);
+        }
+        state.key.extend(names.iter());
+        return values.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
+    }
+    if let Some(names) = fields_of(object)? {
+        let class = object.get_type();
+        let kept = names.iter().map(|name| name.clone().unbind()).collect();
+        start("fields", names.len(), nodes, Node::Fields(class.clone().unbind(), kept))?;
+        state.key.push(class.into_any());
+        state.key.extend(names.iter().cloned());
+        let part = |name: &Bound<'py, PyAny>| object.getattr(name.cast::<PyString>()?);
+        return names.iter().try_for_each(|name| walk(&part(name)?, depth + 1, tensors, nodes, state));
     }
     start("value", 0, nodes, Node::Value(object.clone().unbind()))?;
-    key.push(object.get_type().into_any());
-    key.push(match object.cast_exact::<PyFloat>() {
-        // By bits: 0.0 and -0.0 are equal to Python, and a NaN is not equal to itself.
-        Ok(number) => number.value().to_bits().into_pyobject(py)?.into_any(),
-        Err(_) => object.clone(),
-    });
-    Ok(())
+    state.add_value(object)
+}
+
+/// What makes an empty dict like this one, of a subclass. Calls of it take no arguments.
+fn empty_like<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, class) = (dict.py(), dict.get_type());
+    if dict.hasattr("default_factory")? {
+        let partial = py.import("opfuse._functional")?.getattr("_EmptyDefault")?;
+        return partial.call1((class, dict.getattr("default_factory")?));
+    }
+    Ok(class.into_any())
+}
+
+/// The names of the fields that an instance of a dataclass has.
+fn fields_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    let class = object.get_type();
+    if !class.hasattr("__dataclass_fields__")? {
+        return Ok(None);
+    }
+    let fields = class.getattr("__dataclass_fields__")?.cast_into::<PyDict>()?;
+    Ok(Some(fields.keys().iter().filter(|name| has_field(object, name)).collect()))
+}
+
+fn has_field(object: &Bound<'_, PyAny>, name: &Bound<'_, PyAny>) -> bool {
+    name.cast::<PyString>().is_ok_and(|name| object.hasattr(name).unwrap_or(false))
 }
 
 /// The structure of these parts.
@@ -164,7 +302,7 @@ fn walk<'py>(
 /// If its description was forgotten, because there were too many others since.
 pub fn unflatten<'py>(py: Python<'py>, tree: Tree) -> PyResult<Bound<'py, PyAny>> {
     let nodes = {
-        let all = descriptions(py).lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(py);
         let at = tree.description.checked_sub(all.first).and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| all.nodes.get(at).cloned())
     };
@@ -206,13 +344,29 @@ fn built<'py>(
             }
             dict.into_any()
         }
+        Node::Mapping(maker, names) => {
+            let dict = maker.bind(py).call0()?;
+            for (name, item) in names.iter().zip(items(names.len())?) {
+                dict.set_item(name, item)?;
+            }
+            dict
+        }
+        Node::Fields(class, names) => {
+            // Not by its `__init__`, which may take other arguments or do more.
+            let made = py.get_type::<PyAny>().call_method1("__new__", (class.bind(py),))?;
+            let set = py.get_type::<PyAny>().getattr("__setattr__")?;
+            for (name, item) in names.iter().zip(items(names.len())?) {
+                set.call1((&made, name, item))?;
+            }
+            made
+        }
     })
 }
 
 /// The tensors of a structure and a number that stands for the rest, for code in Python.
 #[pyfunction]
 pub fn _flatten(object: &Bound<'_, PyAny>) -> PyResult<(Vec<PyTensor>, u64)> {
-    let Tree { tensors, description } = flatten(object)?;
+    let Tree { tensors, description } = flatten_once(object)?;
     Ok((tensors.into_iter().map(PyTensor).collect(), description))
 }
 

@@ -37,8 +37,8 @@ Row = dict[str, Any]
 
 
 def unhidden(kind: str) -> str:
-    """Python's `bool` as the stubs name it, because `opfuse.bool` is a dtype."""
-    return re.sub(r"\bbool\b", "_bool", kind)
+    """Python's `bool`, `int` and `float` as the stubs name them: here dtypes and methods have these names."""
+    return re.sub(r"\b(bool|int|float)\b", r"_\1", kind)
 
 
 def parameter(name: str, kind: str, default: str | None) -> str:
@@ -53,12 +53,16 @@ def forms(row: Row, is_method: bool) -> list[str]:
     own = row["arguments"][len(first) :]
     positional = [parameter(name, kind, default) for name, kind, default, by_name in own if not by_name]
     named = [parameter(name, kind, default) for name, kind, default, by_name in own if by_name]
-    plain = ", ".join([*first, *positional, *(["*"] if named else []), *named])
-    sizes = [name for name, kind, _, by_name in own if not by_name and kind == "Sequence[int]"]
-    # Sizes that are the only positional parameter can be given one by one.
-    if len(positional) == len(sizes) == 1:
-        return [plain, ", ".join([*first, f"*{sizes[0]}: int", *named])]
-    return [plain]
+    texts = [", ".join([*first, *positional, *(["*"] if named else []), *named])]
+    lists = [name for name, kind, _, by_name in own if not by_name and kind in ("Sequence[int]", "Sequence[Tensor]")]
+    # Sizes that are the only positional parameter can be given one by one, and so can tensors that come last.
+    last = [(name, kind) for name, kind, _, by_name in own if not by_name][-1:]
+    if lists and last and last[0][0] == lists[-1] and (len(positional) == 1 or last[0][1] == "Sequence[Tensor]"):
+        kind = "_int" if last[0][1] == "Sequence[int]" else "Tensor"
+        texts.append(", ".join([*first, *positional[:-1], f"*{last[0][0]}: {kind}", *named]))
+    # NumPy's names.
+    renamed = [re.sub(r"\bkeepdim:", "keepdims:", re.sub(r"\bdim:", "axis:", text)) for text in texts]
+    return [*texts, *(text for text in renamed if text not in texts)]
 
 
 def result(row: Row) -> str:

@@ -1,0 +1,35 @@
+"""Gradients of tensors that record how they were made, as in `torch.autograd`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opfuse._opfuse import Tensor, _gradients
+
+
+def _all(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the outputs by the inputs. Nothing is added to `grad` of a tensor."""
+    given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [])
+    kept = create_graph if retain_graph is None else retain_graph
+    return tuple(_gradients(_all(outputs), _all(inputs), given, kept, create_graph, allow_unused))
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor], *, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
+    """Adds the gradients of numbers to the leaves that they depend on."""
+    numbers = _all(tensors)
+    for at, tensor in enumerate(numbers):
+        kept = retain_graph or create_graph or at + 1 < len(numbers)
+        tensor.backward(retain_graph=kept, create_graph=create_graph)
