@@ -1,32 +1,44 @@
 """PyTorch's models on opfuse: `torch.compile(model, backend="opfuse")`.
 
 AOTAutograd traces the forward and the backward pass of a model as graphs of ATen operators without writes. Each graph
-becomes one compiled function of opfuse. Tensors share their memory both ways. Calls that opfuse has no operator for
-run in PyTorch, between compiled parts.
+becomes one compiled function of opfuse. Tensors share their memory both ways. Calls that opfuse has no operator or
+dtype for run in PyTorch, between compiled parts; so does a call that opfuse refuses when the graph is captured.
 """
 
 from __future__ import annotations
 
+import copy
+import operator
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
 
 import opfuse
 from opfuse._opfuse import Compiled, Tensor, _from_capsule, _operator
 
 aten = torch.ops.aten
+
+_DTYPES = {
+    getattr(torch, name)
+    for name in "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+}
+
+# Operators that are not split: constants of a graph pass through the first three, and what the others split into writes
+# to parts of complex tensors, which AOTAutograd does not take.
+_UNSPLIT = {"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::polar", "aten::complex"}
 
 # Arguments that say where a result lies. Every tensor is on the CPU, and row-major.
 _PLACES = ("device", "layout", "pin_memory", "non_blocking")
@@ -38,6 +50,9 @@ def _from_torch(tensor: torch.Tensor) -> Tensor:
         raise TypeError("opfuse.torch: a compiled graph was called with a fake tensor, which has no elements")
     if tensor.device.type != "cpu":
         raise ValueError(f"opfuse.torch: tensors must be on the cpu, and this one is on {tensor.device}")
+    if tensor.is_neg():
+        # Its memory has the elements with the other sign.
+        tensor = tensor.resolve_neg()
     return _from_capsule(torch._C._to_dlpack(tensor.detach()))
 
 
@@ -57,6 +72,8 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.lift_fresh_copy.default: lambda x: x.clone(),
     aten.alias.default: lambda x: x,
     torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
+    # In two roundings, as eager PyTorch computes what it is part of.
+    torch.ops.prims.fma.default: lambda x, y, z: x * y + z,
     aten.copy.default: lambda x, source, _=False: source.to(x.dtype).expand(x.shape).clone(),
     aten.sym_size.int: lambda x, dim: x.shape[dim],
     aten.sym_stride.int: lambda x, dim: x.stride()[dim],
@@ -68,11 +85,34 @@ def _found(target: Any) -> Callable[..., Any] | None:
     """What runs a call of the graph, or `None` if only PyTorch can."""
     if not isinstance(target, OpOverload):
         # Numbers: sizes that are computed from others, and parts of results.
-        return target if callable(target) else None
+        return target if callable(target) and not isinstance(target, HigherOrderOperator) else None
     if target in _SPECIAL:
         return _SPECIAL[target]
     namespace, name = target._schema.name.split("::")
     return _operator(name, target._schema.overload_name) if namespace == "aten" else None
+
+
+def _lack(node: torch.fx.Node) -> str | None:
+    """Why only PyTorch can run a call of the graph, or `None`."""
+    if _found(node.target) is None:
+        return "opfuse has no operator of that name and overload"
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        # Part of a result, which is where the result is.
+        source = node.args[0]
+        return _lack(source) if source.op == "call_function" else None
+    for value in (value for one in (node, *node.all_input_nodes) for value in tree_leaves(one.meta.get("val"))):
+        lack = _lack_of_tensor(value) if isinstance(value, torch.Tensor) else None
+        if lack is not None:
+            return lack
+    return None
+
+
+def _lack_of_tensor(tensor: torch.Tensor) -> str | None:
+    if tensor.dtype not in _DTYPES:
+        return f"opfuse has no {str(tensor.dtype).removeprefix('torch.')}"
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        return f"opfuse takes dense tensors on the cpu, and not {tensor.layout} on {tensor.device}"
+    return None
 
 
 def _argument(value: Any) -> Any:
@@ -85,12 +125,26 @@ def _argument(value: Any) -> Any:
     return value
 
 
+class _Refused(Exception):
+    """opfuse has the operator of a node, and refuses this call."""
+
+    def __init__(self, node: torch.fx.Node, error: Exception) -> None:
+        super().__init__(f"{node.target}: {error}")
+        self.node, self.error = node, error
+
+
 class _Interpreter(torch.fx.Interpreter):
     """Runs a graph with opfuse's operators."""
 
     def __init__(self, graph: torch.fx.GraphModule, constants: dict[str, Tensor]) -> None:
         super().__init__(graph)
         self.constants = constants
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except opfuse.Error as error:
+            raise _Refused(n, error) from error
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Tensor:
         return self.constants[target]
@@ -140,10 +194,15 @@ class Graph:
 
     def __init__(self, graph: torch.fx.GraphModule) -> None:
         names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
-        self._constants = {name: _from_torch(_attribute(graph, name)) for name in names}
+        with unset_fake_temporarily():
+            self._constants = {name: _from_torch(_attribute(graph, name)) for name in names}
         self._graph = graph
         inputs = {node: at for at, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
         (output,) = graph.graph.find_nodes(op="output")
+        # Others are not converted, and may be of any kind.
+        self._is_used = [any(user is not output for user in node.users) for node in inputs]
+        # The graph in parts, once a call of it was refused.
+        self._parts: Callable[..., Any] | None = None
         self._is_one = isinstance(output.args[0], torch.fx.Node)
         nodes = [output.args[0]] if self._is_one else output.args[0]
         # What the graph passes on needs no call, and what is no node is a constant of the graph, such as `None`.
@@ -154,7 +213,7 @@ class Graph:
             for node in graph.graph.nodes
         )
         self._parameters: dict[int, _Parameter] = {}
-        self.compiled = Compiled(self._traced)
+        self.compiled = Compiled(self._traced, watch=False)
 
     def _traced(self, *inputs: Any) -> Any:
         results = _Interpreter(self._graph, self._constants).run(*inputs, enable_io_processing=False)
@@ -163,13 +222,29 @@ class Graph:
         return [_as_traced(result, node) for result, node in made if node is not None]
 
     def __call__(self, *inputs: Any) -> Any:
-        own = [self._own(at, value) for at, value in enumerate(inputs)]
-        made = iter(self._computed(own))
+        if self._parts is not None:
+            return self._parts(*inputs)
+        own = [self._own(at, value) if self._is_used[at] else None for at, value in enumerate(inputs)]
+        try:
+            made = iter(self._computed(own))
+        except _Refused as refused:
+            # Nothing was written yet: a graph writes to its inputs last.
+            self._parts = self._without(refused)
+            return self._parts(*inputs)
         results = []
         for node, given in zip(self._results, self._given, strict=True):
             result = next(made) if node is not None else inputs[given] if given is not None else None
             results.append(_to_torch(result) if isinstance(result, Tensor) else result)
         return results[0] if self._is_one else results
+
+    def _without(self, refused: _Refused) -> Callable[..., Any]:
+        """The graph with one call left to PyTorch."""
+        # Nodes of a copy have the same names.
+        graph = torch.fx.GraphModule(self._graph, copy.deepcopy(self._graph.graph))
+        lacks = {refused.node.name: str(refused.error)}
+        made, run = _in_parts(graph, lacks)
+        _tell(made, Counter({str(refused.node.target): 1}), {str(refused.node.target): str(refused.error)}, self)
+        return run
 
     def _own(self, at: int, value: Any) -> Any:
         if type(value) is not torch.nn.Parameter:
@@ -202,10 +277,21 @@ def _attribute(module: Any, name: str) -> torch.Tensor:
 
 
 class _Supported(OperatorSupportBase):
-    """Which calls run in opfuse."""
+    """Which calls run in opfuse: all but those that lack something, by the name of the node."""
+
+    def __init__(self, graph: torch.fx.GraphModule, lacks: Mapping[str, str]) -> None:
+        self._graph, self._lacks = graph, lacks
 
     def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
-        return node.op == "get_attr" or (node.op == "call_function" and _found(node.target) is not None)
+        if node.op == "get_attr":
+            constant = _attribute(self._graph, str(node.target))
+            return isinstance(constant, torch.Tensor) and _lack_of_tensor(constant) is None
+        return node.op == "call_function" and self._lack(node) is None
+
+    def _lack(self, node: torch.fx.Node) -> str | None:
+        source = node.args[0] if node.target is operator.getitem and node.args else node
+        own = self._lacks.get(node.name)
+        return own or self._lacks.get(getattr(source, "name", "")) or _lack(node)
 
 
 class Report:
@@ -214,6 +300,7 @@ class Report:
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.fallbacks: Counter[str] = Counter()
+        self.reasons: dict[str, str] = {}
 
     @property
     def kernels_before(self) -> int:
@@ -228,7 +315,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{len(self.graphs)} graphs, kernels {self.kernels_before} -> {self.kernels_after}"]
         for name, count in sorted(self.fallbacks.items()):
-            lines.append(f"  {count} x {name} ran in PyTorch: opfuse has no operator of that name and overload")
+            lines.append(f"  {count} x {name} ran in PyTorch: {self.reasons[name]}")
         for graph in self.graphs:
             lines += ["", str(graph.compiled.explain())]
         return "\n".join(lines)
@@ -250,9 +337,9 @@ class _Part(torch.nn.Module):
         return self.compiled_graph(*inputs)
 
 
-def _in_parts(graph: torch.fx.GraphModule) -> tuple[list[Graph], Callable[..., Any]]:
-    """Compiles what opfuse has operators for, and leaves the calls between to PyTorch."""
-    partitioner = CapabilityBasedPartitioner(graph, _Supported(), allows_single_node_partition=True)
+def _in_parts(graph: torch.fx.GraphModule, lacks: Mapping[str, str]) -> tuple[list[Graph], Callable[..., Any]]:
+    """Compiles what opfuse can run, and leaves the calls between to PyTorch."""
+    partitioner = CapabilityBasedPartitioner(graph, _Supported(graph, lacks), allows_single_node_partition=True)
     whole = partitioner.partition_and_fuse("opfuse_part_")
     parts = [name for name, _ in whole.named_children() if name.startswith("opfuse_part_")]
     made = [Graph(getattr(whole, name)) for name in parts]
@@ -264,26 +351,41 @@ def _in_parts(graph: torch.fx.GraphModule) -> tuple[list[Graph], Callable[..., A
 def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles a graph of AOTAutograd."""
     calls = [node for node in graph.graph.nodes if node.op == "call_function"]
-    missing = Counter(str(node.target) for node in calls if _found(node.target) is None)
+    lacks = {node: lack for node in calls if (lack := _lack(node)) is not None}
+    lacks = {node: lack for node, lack in lacks.items() if node.target is not operator.getitem}
     made: list[Graph] = []
-    if not missing:
+    if not lacks and not any(graph.graph.find_nodes(op="call_module")):
         made = [Graph(graph)]
         run: Callable[..., Any] = made[0]
     else:
-        made, run = _in_parts(graph)
-        names = ", ".join(f"{count} x {name}" for name, count in sorted(missing.items()))
-        warnings.warn(f"opfuse.torch: opfuse has no such operators, so PyTorch runs them: {names}", stacklevel=2)
-    for report in _reports:
-        report.graphs += made
-        report.fallbacks += missing
+        made, run = _in_parts(graph, {})
+    missing = Counter(str(node.target) for node in lacks)
+    _tell(made, missing, {str(node.target): lack for node, lack in lacks.items()})
     return make_boxed_func(run)
+
+
+def _tell(
+    made: list[Graph], missing: Counter[str], reasons: Mapping[str, str], instead_of: Graph | None = None
+) -> None:
+    """Reports what became of a graph, and warns of what PyTorch runs."""
+    for report in _reports:
+        report.graphs = [graph for graph in report.graphs if graph is not instead_of] + made
+        report.fallbacks += missing
+        report.reasons.update(reasons)
+    if missing:
+        names = ", ".join(f"{count} x {name} ({reasons[name]})" for name, count in sorted(missing.items()))
+        warnings.warn(f"opfuse.torch: PyTorch runs what opfuse cannot: {names}", stacklevel=2)
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """What PyTorch splits into other operators: all that it can split and opfuse does not have."""
     known = {**decomposition_table, **core_aten_decompositions()}
     overloads = {target: split for target, split in known.items() if isinstance(target, OpOverload)}
-    return {target: split for target, split in overloads.items() if _found(target) is None}
+    return {
+        target: split
+        for target, split in overloads.items()
+        if _found(target) is None and target._schema.name not in _UNSPLIT
+    }
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **_options: Any) -> Callable[..., Any]:
