@@ -21,6 +21,7 @@ from opfuse._functional import (
     is_floating_point,
     is_tensor,
     no_grad,
+    norm,
     numel,
     set_grad_enabled,
     unique,
@@ -44,7 +45,7 @@ globals().update(
 del _own
 
 # Methods that are no operators of their own.
-Tensor.unique = unique  # noqa: F405
+Tensor.norm, Tensor.unique = norm, unique  # noqa: F405
 Tensor.where = lambda self, condition, other: _opfuse.ops.where(condition, self, other)  # noqa: F405
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from opfuse._opfuse import Compiled, DType, Tensor, _flatten, _Setting, _vmap
@@ -101,6 +101,21 @@ def is_floating_point(tensor: Tensor) -> bool:
 def numel(tensor: Tensor) -> int:
     """The number of elements."""
     return tensor.numel()
+
+
+def norm(
+    tensor: Tensor,
+    p: float | str = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Tensor:
+    """The p-norm of all elements, or along dims; "fro" is the norm for p = 2."""
+    if isinstance(p, str) and p != "fro":
+        raise ValueError(f"norm: p is {p!r}; use a number or 'fro', or linalg_matrix_norm")
+    dims = [dim] if isinstance(dim, int) else [] if dim is None else list(dim)
+    found: Tensor = _ops.linalg_vector_norm(tensor, 2 if isinstance(p, str) else p, dims or None, keepdim, dtype=dtype)
+    return found
 
 
 def unique(

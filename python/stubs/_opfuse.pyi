@@ -192,6 +192,13 @@ class Tensor:
     def mH(self) -> Tensor: ...
     @property
     def is_cuda(self) -> _bool: ...
+    def norm(
+        self,
+        p: _float | str = "fro",
+        dim: _int | Sequence[_int] | None = None,
+        keepdim: _bool = False,
+        dtype: _DType | None = None,
+    ) -> Tensor: ...
     def unique(
         self,
         sorted: _bool = True,

@@ -167,6 +167,64 @@ def test_devices_of_dlpack():
         x.__dlpack__(stream=1)
 
 
+def test_arrays_are_operands():
+    x, n = opfuse.ones(2, 3), numpy.arange(6, dtype="float32").reshape(2, 3)
+    for found in (x + n, n + x, n * x, x - n, n / x, x**n, n > x, x <= n, n @ x.T, numpy.float32(2) * x, x * numpy.array(2.0)):
+        assert isinstance(found, opfuse.Tensor) and found.dtype in (opfuse.float32, opfuse.bool)
+    assert (n - x).tolist() == (n - 1).tolist() and (n > x).tolist() == (n > 1).tolist()
+    x += n
+    assert x.tolist() == (n + 1).tolist()
+    n += opfuse.ones(2, 3)
+    assert n[0, 0] == 1.0 and numpy.mean(x) == x.mean().item()
+    assert opfuse.tensor([numpy.ones(2), numpy.zeros(2)]).tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("given", ["uint16", "uint32", "uint64", ">f4", ">i2", "longdouble"])
+def test_other_dtypes_are_copied_as_what_is_said(given):
+    array = numpy.array([1, 2], dtype=given)
+    assert opfuse.asarray(array, dtype="int64").tolist() == [1, 2]
+    assert opfuse.tensor(array, dtype="bfloat16").tolist() == [1.0, 2.0]
+    for refused in ({}, {"dtype": "int64", "copy": False}):
+        with pytest.raises(TypeError, match="dtype="):
+            opfuse.asarray(array, **refused)
+
+
+SUBSCRIPTS = [
+    numpy.s_[:, None, 1:3],
+    numpy.s_[[0, 2], [1, 3]],
+    numpy.s_[:, [1, 0], :2],
+    numpy.s_[[0, 1], :, [1, 2]],
+    numpy.s_[numpy.array([[0, 1], [1, 2]])],
+    numpy.s_[::-1, ::2, 3:0:-2],
+    numpy.s_[numpy.int64(1)],
+    numpy.s_[numpy.array(1)],
+    numpy.s_[numpy.bool_(True)],
+    numpy.s_[range(2)],
+    numpy.s_[numpy.array([0, 1], dtype="uint8")],
+    numpy.s_[numpy.array([0, 1], dtype="int8")],
+    numpy.s_[0, [True, False, True, False]],
+    numpy.s_[-100:100:3],
+]
+
+
+@pytest.mark.parametrize("subscript", SUBSCRIPTS, ids=str)
+def test_subscripts_of_numpy(subscript):
+    array = numpy.arange(60).reshape(3, 4, 5)
+    x = opfuse.tensor(array)
+    assert x[subscript].tolist() == array[subscript].tolist()
+    x[subscript] = -7
+    array[subscript] = -7
+    assert x.tolist() == array.tolist()
+
+
+def test_values_of_numpy_are_written():
+    x = opfuse.zeros(3, 4)
+    x[0] = range(4)
+    x[1:] = numpy.ones((1, 1, 2, 4))
+    x[:, 0] = numpy.float32(5)
+    assert x.tolist() == [[5, 1, 2, 3], [5, 1, 1, 1], [5, 1, 1, 1]]
+
+
 def test_numpy_scalars_and_operands():
     x = opfuse.ones(2)
     assert (x * numpy.float32(3)).tolist() == [3.0, 3.0]

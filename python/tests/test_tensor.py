@@ -76,6 +76,72 @@ def test_overloads_methods_and_names():
     assert "Tensor" in opfuse.add.__doc__ and "alpha" in opfuse.Tensor.add.__doc__
 
 
+def test_names_and_forms_of_numpy_and_pytorch():
+    x = opfuse.tensor([[3.0, 4.0], [0.0, 2.0]])
+    check(x.sum(axis=1, keepdims=True), [[7.0], [2.0]])
+    check(opfuse.relu(input=-x), [[0.0, 0.0], [0.0, 0.0]])
+    assert x.mean(axis=None, out=None).item() == 2.25
+    check(x.norm(dim=1), [5.0, 2.0])
+    assert x.norm().item() == x.norm(2).item() == opfuse.norm(x, p="fro").item()
+    assert x.norm(p=1, dim=(0, 1), keepdim=True).shape == (1, 1)
+    check(opfuse.einsum("ij,jk->ik", x, x), (x @ x).tolist())
+    check(opfuse.einsum("ij->j", [x]), [3.0, 6.0])
+    check(x.where(x > 2, 0), [[3.0, 4.0], [0.0, 0.0]])
+    check(opfuse.tensor([3, 1, 3]).unique(), [1, 3])
+    values, counts = opfuse.unique(opfuse.tensor([3, 1, 3]), return_counts=True)
+    assert (values.tolist(), counts.tolist()) == ([1, 3], [1, 2])
+    assert (x.double().dtype, x.long().dtype, x.astype("int8").dtype) == (opfuse.float64, opfuse.int64, opfuse.int8)
+    assert x.float() is x and x.cpu() is x and x.astype("float32") is not x
+    assert (x.is_floating_point(), x.element_size(), x.nelement(), x.ndimension()) == (True, 4, 4, 2)
+    assert opfuse.finfo(opfuse.float32).bits == 32 and opfuse.long is opfuse.int64 and opfuse.is_tensor(x)
+    check(opfuse.tensor(range(3)), [0, 1, 2])
+    check(round(opfuse.tensor([1.26]), 1), [opfuse.tensor(1.3).item()])
+    assert [one.tolist() for one in divmod(opfuse.tensor([7, -7]), 2)] == [[3, -4], [1, 1]]
+    check(reversed(opfuse.arange(3)), [2, 1, 0])
+    with pytest.raises(AttributeError, match="nothing"):
+        opfuse.nothing  # noqa: B018
+    with pytest.raises(TypeError, match="zeros: 'complex64' names no dtype"):
+        opfuse.zeros(2, dtype="complex64")
+
+
+def test_writes_by_operators():
+    x = opfuse.tensor([7.0, 9.0])
+    same = x
+    x -= 1
+    x //= 2
+    x **= 2
+    x %= 5
+    x *= 2
+    x /= 4
+    assert x is same and x.tolist() == [2.0, 0.5]
+    n = opfuse.tensor([4])
+    n <<= 2
+    n >>= 1
+    n |= 1
+    check(n, [9])
+
+
+def test_data_and_hooks():
+    w = opfuse.ones(2).requires_grad_()
+    for _ in range(2):
+        (w * w).sum().backward()
+        w.data -= 0.25 * w.grad
+        w.grad.zero_()
+    assert w.tolist() == [0.25, 0.25] and w.requires_grad
+    w.data = opfuse.zeros(2)
+    check(w.detach(), [0.0, 0.0])
+    with pytest.raises(TypeError, match="keeps its shape"):
+        w.data = opfuse.zeros(3)
+    handle = w.register_hook(lambda gradient: gradient * 2)
+    y = w * 3
+    y.retain_grad()
+    y.sum().backward()
+    assert (w.grad.tolist(), y.grad.tolist()) == ([6.0, 6.0], [1.0, 1.0])
+    handle.remove()
+    (found,) = opfuse.autograd.grad((w + 1).square().sum(), w)
+    check(found, [2.0, 2.0])
+
+
 def test_operators_of_python():
     x = opfuse.tensor([1.0, -2.0, 4.0])
     check(1 - x, [0.0, 3.0, -3.0])
