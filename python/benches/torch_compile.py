@@ -282,7 +282,8 @@ def first_line(key: str, found: dict[str, Any]) -> str:
         cells += [f"{first[f'{backend} {state}']:.2f} s" for backend in ("inductor", "opfuse")]
         cells += [f"{own[f'opfuse {state}']:.2f} s"]
         cells += [f"**{first[f'inductor {state}'] / first[f'opfuse {state}']:.1f}**"]
-        beyond = (first[f"inductor {state}"] - first["tracing"]) / own[f"opfuse {state}"]
+        ours = max(first[f"opfuse {state}"] - first["tracing"], own[f"opfuse {state}"])
+        beyond = (first[f"inductor {state}"] - first["tracing"]) / ours
         cells += [f"{beyond:.1f}" if beyond > 0 else "-"]
     return f"| {name} | {mode} | {' | '.join(cells)} | {found['spread']:.2f} |"
 
@@ -343,7 +344,7 @@ def page(state: dict[str, Any]) -> str:
         "Each is the first call in a process of its own, after imports. *Tracing* is that of `aot_eager`: Dynamo and",
         "AOTAutograd, which every backend waits for, and then eager calls. *Cold* starts with empty caches on disk,",
         "and *warm* with those that the cold process left. *Of it ours* is the time inside opfuse. *Times* is how many",
-        "times as long Inductor takes. *Beyond tracing* is the same of what Inductor takes beyond tracing and of ours.",
+        "times as long Inductor takes. *Beyond tracing* is the same of what both take beyond tracing.",
         "",
         FIRST_HEAD,
         *(first_line(key, found) for key, found in firsts.items()),

@@ -169,7 +169,8 @@ def test_devices_of_dlpack():
 
 def test_arrays_are_operands():
     x, n = opfuse.ones(2, 3), numpy.arange(6, dtype="float32").reshape(2, 3)
-    for found in (x + n, n + x, n * x, x - n, n / x, x**n, n > x, x <= n, n @ x.T, numpy.float32(2) * x, x * numpy.array(2.0)):
+    scaled = [numpy.float32(2) * x, x * numpy.array(2.0)]
+    for found in (x + n, n + x, n * x, x - n, n / x, x**n, n > x, x <= n, n @ x.T, *scaled):
         assert isinstance(found, opfuse.Tensor) and found.dtype in (opfuse.float32, opfuse.bool)
     assert (n - x).tolist() == (n - 1).tolist() and (n > x).tolist() == (n > 1).tolist()
     x += n
