@@ -22,6 +22,7 @@ from opfuse._functional import inference_mode as inference_mode
 from opfuse._functional import is_floating_point as is_floating_point
 from opfuse._functional import is_tensor as is_tensor
 from opfuse._functional import no_grad as no_grad
+from opfuse._functional import norm as norm
 from opfuse._functional import numel as numel
 from opfuse._functional import set_grad_enabled as set_grad_enabled
 from opfuse._functional import unique as unique
