@@ -88,7 +88,8 @@ def texts() -> dict[Path, str]:
     made = {}
     for stub, is_method in (("_opfuse.pyi", True), ("__init__.pyi", False)):
         head = (HERE / stub).read_text()
-        own = {line.split("def ", 1)[1].split("(")[0] for line in head.splitlines() if "def " in line}
+        own = set(re.findall(r"\bdef (\w+)|\bimport \w+ as (\w+)", head))
+        own = {name for pair in own for name in pair}
 
         def belongs(name: str, own: set[str] = own, is_method: bool = is_method) -> bool:
             place: object = opfuse.Tensor if is_method else opfuse
