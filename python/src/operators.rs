@@ -323,13 +323,16 @@ impl Overload {
 
 /// Whether a call is too short for other threads to profit from the GIL meanwhile.
 fn is_short(stack: &Stack) -> bool {
-    let mut count = 0;
+    let mut count = 0usize;
     for value in stack {
         match value {
-            Value::Tensor(tensor) => count += tensor.numel().max(1),
+            Value::Tensor(tensor) => count = count.saturating_add(tensor.numel().max(1)),
             Value::TensorList(_) | Value::OptionalTensorList(_) => return false,
             // Sizes, which may be those of a large result.
-            Value::IntList(sizes) => count += sizes.iter().map(|&size| size.unsigned_abs() as usize).max().unwrap_or(0),
+            Value::IntList(sizes) => {
+                let most = sizes.iter().map(|&size| size.unsigned_abs() as usize).max();
+                count = count.saturating_add(most.unwrap_or(0));
+            }
             _ => {}
         }
     }

@@ -170,7 +170,7 @@ fn histogram_between(
     };
     let (min, max) = bounds(op, x, bins, min, max)?;
     // Symmetric, so both ends are exact.
-    let steps = range_on(x.device(), 0, bins + 1, Some(DType::F64))?;
+    let steps = range_on(x.device(), 0, bins.saturating_add(1), Some(DType::F64))?;
     let from_end = steps.sub(bins)?.mul((max - min) / bins as f64)?.add(max)?;
     let edges = steps.lt(bins as f64 / 2.0)?.where_(steps.mul((max - min) / bins as f64)?.add(min)?, &from_end)?;
     histogram(x, &edges.to_dtype(x.dtype())?, weight, density)

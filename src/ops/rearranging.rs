@@ -75,7 +75,7 @@ impl Tensor {
         if self.numel() == 0 {
             return Ok(self.clone());
         }
-        let start = (-shift).rem_euclid(size as i64);
+        let start = (size as i64 - shift.rem_euclid(size as i64)) % size as i64;
         cat(&[&self.slice(dim, start, None, 1)?, &self.slice(dim, 0, start, 1)?], dim)
     }
 
