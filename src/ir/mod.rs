@@ -19,6 +19,7 @@ pub(crate) mod entity;
 pub(crate) mod graph;
 pub(crate) mod indexing;
 pub(crate) mod infer;
+pub(crate) mod memory_formats;
 pub(crate) mod moves;
 mod numerics;
 pub(crate) mod op;

@@ -1157,6 +1157,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(pooling::decompose),
                     derivative: Derivative::None,
                 };
+                /// The greatest element of each window: that at [`Op::MaxPoolIndex`].
+                MaxPool: MaxPoolIndex = Row {
+                    name: "_max_pool",
+                    schema: Schema::Text("_max_pool(Tensor self, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt[] count) -> Tensor"),
+                    infer: pooling::infer_values,
+                    meaning: Meaning::Decompose(pooling::decompose_values),
+                    derivative: Derivative::Formula(pooling::gradient),
+                };
                 /// A tensor of one number.
                 Full { size: Ints, fill_value: Scalar, dtype: Option<DType> } = Row {
                     name: "full",

@@ -1,20 +1,22 @@
-//! The index of the greatest element of each window, for max pooling.
+//! The greatest element of each window and its index, for max pooling.
 //!
-//! The greatest elements, and the gradient, are gathers and scatters by this index. So a gradient goes to the one
-//! element that was chosen. Padding is never chosen.
+//! The greatest element is selected with its index, so it has the bits of the element there. A gradient is scattered by
+//! the index, so it goes to the one element that was chosen. Padding is never chosen.
 
-use super::attr::Attr;
-use super::attrs::{Attributes, MaxPoolIndex};
-use super::autodiff::{Builder, Expr};
+use super::attr::{Attr, MemoryFormat};
+use super::attrs::{Along, Attributes, MaxPoolIndex, Ordered};
+use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
+use super::memory_formats::suggested_format;
+use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
-use super::shape::{Sizes, contiguous_strides};
+use super::shape::{Sizes, contiguous_strides, strides_in_order};
 use super::types::TensorType;
-use super::windows::{padded, part};
+use super::windows::{laid_out, padded, part};
 use crate::error::{Error, Result};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// The most elements of a window: each is a step of the decomposition.
 const MAX_ELEMENTS: usize = 1 << 18;
@@ -27,6 +29,19 @@ struct Pool {
     padding: usize,
     dilation: usize,
     count: usize,
+}
+
+impl Pool {
+    /// Whether a window that begins in the padding has no element among `size`: dilated windows step over few elements.
+    fn steps_over(&self, size: usize) -> bool {
+        // The first window has the most elements in the padding.
+        if self.padding.next_multiple_of(self.dilation) > self.dilation * (self.kernel - 1) {
+            return true;
+        }
+        let begins = (0..self.count).map(|window| window * self.stride).take_while(|&begin| begin < self.padding);
+        let mut padding = begins.map(|begin| self.padding - begin);
+        size < self.dilation && padding.any(|before| before.next_multiple_of(self.dilation) - before >= size)
+    }
 }
 
 /// Reads the arguments, which have a number for each of the last dims.
@@ -75,13 +90,24 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
             }
             (_, _, _) => false,
         };
-        if pool.kernel == 0 || pool.stride == 0 || pool.dilation == 0 || !meets {
+        let is_positive = pool.kernel > 0 && pool.stride > 0 && pool.dilation > 0;
+        if !meets || !is_positive || pool.steps_over(*size) {
             let what = format!("windows {pool:?} over a dim of {size} elements of shape {:?}", &input.sizes[..]);
             return Err(Error::shape(call.name(), what, "every window must meet an element"));
         }
         *size = pool.count;
     }
-    Ok(TensorType::contiguous(DType::I64, &sizes))
+    let order = format_of(input.clone(), pools.len()).order();
+    let strides = order.map_or_else(|| contiguous_strides(&sizes), |order| strides_in_order(&sizes, order));
+    Ok(TensorType { strides, ..TensorType::contiguous(DType::I64, &sizes) })
+}
+
+/// The type of the greatest elements: the dtype is kept.
+///
+/// # Errors
+/// As for [`infer`].
+pub fn infer_values(call: &Call<'_>) -> Result<TensorType> {
+    Ok(TensorType { dtype: call.args[0].dtype, ..infer(call)? })
 }
 
 /// Decomposes it to one step per window element, which all windows take at once. An element that is greater than the
@@ -91,10 +117,54 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
 /// None on a verified graph.
 pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let pools = read(attrs);
-    Builder::extend(graph, args, |args| greatest(args[0].builder(), args[0], &pools))
+    Builder::extend(graph, args, |args| in_format(args[0], greatest(args[0].builder(), args[0], &pools).1, &pools))
 }
 
-fn greatest<'g>(builder: &'g Builder, x: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
+/// Like [`decompose`], to the greatest elements.
+///
+/// # Errors
+/// None on a verified graph.
+pub fn decompose_values(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let pools = read(attrs);
+    Builder::extend(graph, args, |args| in_format(args[0], greatest(args[0].builder(), args[0], &pools).0, &pools))
+}
+
+/// Each window adds its gradient to its greatest element.
+pub fn gradient<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let x = call.args[0];
+    let n_dims = read(call.attrs).len();
+    let channels_last = format_of(x.ty(), n_dims).order().is_some();
+    let joined = |x: Expr<'g>| {
+        let sizes = x.sizes();
+        let (outer, plane) = sizes.split_at(sizes.len() - n_dims);
+        let x = laid_out(x, &[outer, &[plane.iter().product()]].concat());
+        if channels_last { x.transposed() } else { x }
+    };
+    let places = x.call(Op::MaxPoolIndex, &[], call.attrs.into());
+    let dim = if channels_last { -2 } else { -1 };
+    let sum = joined(x).zeros().call(Op::ScatterAdd, &[joined(places), joined(call.grad)], Along { dim }.into());
+    let sum = if channels_last { sum.transposed() } else { sum };
+    smallvec![Some(laid_out(sum, &x.sizes()))]
+}
+
+/// The memory format of the results, which are row-major unless the channels of the input are last in memory.
+fn format_of(ty: TensorType, n_dims: usize) -> MemoryFormat {
+    match suggested_format(&ty.sizes, &ty.strides) {
+        format if ty.rank() == n_dims + 2 => format,
+        _ => MemoryFormat::Contiguous,
+    }
+}
+
+/// `y` as [`infer`] says that it is laid out.
+fn in_format<'g>(x: Expr<'g>, y: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
+    let memory_format = format_of(x.ty(), pools.len());
+    let TensorType { sizes, strides, .. } = y.ty();
+    let wanted = memory_format.order().map_or_else(|| contiguous_strides(&sizes), |o| strides_in_order(&sizes, o));
+    if strides == wanted { y } else { y.call(Op::Clone, &[], Ordered { memory_format }.into()) }
+}
+
+/// The greatest elements of windows, and their places.
+fn greatest<'g>(builder: &'g Builder, x: Expr<'g>, pools: &[Pool]) -> (Expr<'g>, Expr<'g>) {
     let first = x.rank() - pools.len();
     let sizes = x.sizes();
     let planes = contiguous_strides(&sizes[first..]);
@@ -126,7 +196,7 @@ fn greatest<'g>(builder: &'g Builder, x: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
         let along = begins(builder, d, pools) - Scalar::Int(pool.padding as i64);
         along.mul(Scalar::Int(planes[d] as i64))
     });
-    begin.fold(chosen, |sum, along| sum + along).contiguous()
+    (best.unwrap_or(x), begin.fold(chosen, |sum, along| sum + along))
 }
 
 /// `stride * i` for the windows of dim `d`, shaped to broadcast to all windows.

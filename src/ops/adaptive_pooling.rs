@@ -12,6 +12,7 @@ use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, only_floats, widened};
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
+use crate::ops::memory_formats::in_format;
 use crate::tensor::handle::Tensor;
 
 static ADAPTIVE_AVG_POOL1D: Composite =
@@ -108,15 +109,18 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
         return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
     }
     check_windows(op, x, first, sizes)?;
-    let mut y = widened(x)?;
     let is_even = |(d, &count): (usize, &i64)| count > 0 && x.sizes()[first + d].is_multiple_of(count as usize);
-    if sizes.iter().enumerate().all(is_even) {
-        y = even(&y, first, sizes)?;
-    } else {
+    let is_even = sizes.iter().enumerate().all(is_even);
+    let y = in_format(x, &widened(x)?, n, |x, first| {
+        if is_even {
+            return even(x, first, sizes);
+        }
+        let mut y = x.clone();
         for (d, &count) in sizes.iter().enumerate() {
             y = along(&y, first + d, count as usize)?;
         }
-    }
+        Ok(y)
+    })?;
     let y = y.to_dtype(x.dtype())?;
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
 }
@@ -214,7 +218,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 /// Single windows are one reduction.
 fn even(x: &Tensor, first: usize, counts: &[i64]) -> Result<Tensor> {
     if counts.iter().all(|&count| count == 1) {
-        let dims: Vec<i64> = (first..x.dim()).map(|dim| dim as i64).collect();
+        let dims: Vec<i64> = (first..first + counts.len()).map(|dim| dim as i64).collect();
         return x.mean(dims, true);
     }
     let (mut y, mut elements) = (x.clone(), 1);

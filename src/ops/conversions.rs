@@ -14,6 +14,7 @@ use crate::ir::attrs::{Cast, ToCopy};
 use crate::ir::{Attrs, DType, MemoryFormat, Op};
 use crate::ops::arguments::{check_storage, ordered};
 use crate::ops::composite::Composite;
+use crate::ops::memory_formats::format_of;
 use crate::tensor::handle::Tensor;
 use std::cell::Cell;
 
@@ -154,7 +155,7 @@ fn to_device(
 ) -> Result<Tensor> {
     let ordered = match format.unwrap_or(MemoryFormat::Preserve) {
         MemoryFormat::Preserve => true,
-        format => format == suggested_format(x),
+        format => format == format_of(x),
     };
     if !copy && ordered && x.dtype() == dtype && x.device() == device {
         return Ok(x.clone());
@@ -198,29 +199,9 @@ fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     }
 }
 
-/// The memory format that the strides suggest.
-fn suggested_format(x: &Tensor) -> MemoryFormat {
-    let (order, format): (&[usize], _) = match x.dim() {
-        4 => (&[1, 3, 2, 0], MemoryFormat::ChannelsLast),
-        5 => (&[1, 4, 3, 2, 0], MemoryFormat::ChannelsLast3d),
-        _ => return MemoryFormat::Contiguous,
-    };
-    let (sizes, strides) = (x.sizes(), x.strides());
-    let mut least = 0;
-    for &dim in order {
-        // An image with one channel and one pixel fits both formats. It counts as row-major.
-        let undecided = dim == 0 && least == strides[1];
-        if sizes[dim] == 0 || strides[dim] < least || strides[1] == 0 || undecided {
-            return MemoryFormat::Contiguous;
-        }
-        least = strides[dim] * sizes[dim];
-    }
-    format
-}
-
 /// The channels-last format that the tensor has exactly.
 fn dense_order(x: &Tensor) -> Option<MemoryFormat> {
-    let format = suggested_format(x);
+    let format = format_of(x);
     let dense = Op::Clone.infer(&[&x.ty()], &ordered(format)).ok()?;
     let same = (0..x.dim()).all(|dim| x.sizes()[dim] == 1 || x.strides()[dim] == dense.strides[dim]);
     same.then_some(format)

@@ -12,6 +12,7 @@ use crate::ops::arguments::ordered;
 use crate::ops::arguments::{count, need_float, widened};
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
+use crate::ops::memory_formats::in_format;
 use crate::tensor::handle::Tensor;
 
 static NEAREST: Composite = Composite::new(
@@ -242,21 +243,26 @@ fn check(op: &str, input: &[usize], sizes: &[i64]) -> Result<[usize; 2]> {
 fn resized(op: &str, x: &Tensor, sizes: &[i64], scales: [Option<f64>; 2], way: Way) -> Result<Tensor> {
     let counts = check(op, x.sizes(), sizes)?;
     if way == Way::Nearest {
-        let mut y = x.clone();
-        for (d, dim) in [2, 3].into_iter().enumerate() {
-            let index = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?.first;
-            y = y.index_select(dim as i64, &index)?;
-        }
-        return Ok(y);
+        return in_format(x, x, 2, |x, first| {
+            let mut y = x.clone();
+            for (d, dim) in [first, first + 1].into_iter().enumerate() {
+                let index = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?.first;
+                y = y.index_select(dim as i64, &index)?;
+            }
+            Ok(y)
+        });
     }
     need_float(op, &[x])?;
-    let mut y = widened(x)?;
-    for (d, dim) in [2, 3].into_iter().enumerate() {
-        let places = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?;
-        let [near, far] = [&places.first, &places.second].map(|index| y.index_select(dim as i64, index));
-        let share = shaped(&places.share, dim)?;
-        y = near?.mul(share.neg()?.add(1.0)?)?.add(far?.mul(share)?)?;
-    }
+    let y = in_format(x, &widened(x)?, 2, |x, first| {
+        let mut y = x.clone();
+        for (d, dim) in [first, first + 1].into_iter().enumerate() {
+            let places = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?;
+            let [near, far] = [&places.first, &places.second].map(|index| y.index_select(dim as i64, index));
+            let share = shaped(&places.share, x.dim() - 1 - dim)?;
+            y = near?.mul(share.neg()?.add(1.0)?)?.add(far?.mul(share)?)?;
+        }
+        Ok(y)
+    })?;
     y.to_dtype(x.dtype())
 }
 
@@ -291,7 +297,7 @@ fn backward(
         g = if way == Way::Nearest {
             zeros.index_add(dim as i64, &places.first, &g)?
         } else {
-            let share = shaped(&places.share, dim)?;
+            let share = shaped(&places.share, 3 - dim)?;
             let near = zeros.index_add(dim as i64, &places.first, &g.mul(share.neg()?.add(1.0)?)?)?;
             near.index_add(dim as i64, &places.second, &g.mul(share)?)?
         };
@@ -306,9 +312,13 @@ fn is_doubled(size: usize, count: usize, scale: Option<f64>) -> bool {
     count == factor * size && factor.is_power_of_two() && scale.is_none_or(|scale| scale == factor as f64)
 }
 
-/// Reshapes one number per row (dim 2) or column (dim 3) so that it broadcasts.
-fn shaped(value: &Tensor, dim: usize) -> Result<Tensor> {
-    if dim == 2 { value.unsqueeze(1) } else { Ok(value.clone()) }
+/// Reshapes one number per element of a dim so that it broadcasts over the `after` dims after it.
+fn shaped(value: &Tensor, after: usize) -> Result<Tensor> {
+    let mut value = value.clone();
+    for _ in 0..after {
+        value = value.unsqueeze(-1)?;
+    }
+    Ok(value)
 }
 
 /// The two source pixels of each pixel, and the weight of the second.

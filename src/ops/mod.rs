@@ -48,6 +48,7 @@ pub(crate) mod masks;
 pub(crate) mod matrices;
 pub(crate) mod matrix_norms;
 pub(crate) mod memory;
+pub(crate) mod memory_formats;
 pub(crate) mod methods;
 pub(crate) mod multinomial;
 pub(crate) mod mutation;

@@ -11,6 +11,7 @@ use crate::ir::{Attrs, Op, Scalar};
 use crate::ops::composite::Composite;
 use crate::ops::dims::{Dims, ints};
 use crate::ops::factories::range_on;
+use crate::ops::memory_formats::in_format;
 use crate::tensor::handle::Tensor;
 
 static PAD: Composite =
@@ -124,14 +125,22 @@ fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> 
             what: what + "and the input must have 1 or 2 dims in front of them",
         });
     }
-    let mut out = x.clone();
-    for (nth, pair) in pads.chunks_exact(2).enumerate() {
-        let dim = x.dim() - 1 - nth;
-        if pair != [0, 0] {
-            let size = out.sizes()[dim] as i64;
-            out = out.index_select(dim as i64, &index(op, x, dim, size, [pair[0], pair[1]], source)?)?;
+    let pad = |input: &Tensor, first: usize| {
+        let mut out = input.clone();
+        for (nth, pair) in pads.chunks_exact(2).enumerate() {
+            let (dim, own) = (first + n_dims - 1 - nth, x.dim() - 1 - nth);
+            if pair != [0, 0] {
+                let size = out.sizes()[dim] as i64;
+                out = out.index_select(dim as i64, &index(op, x, own, size, [pair[0], pair[1]], source)?)?;
+            }
         }
-    }
+        Ok(out)
+    };
+    let out = match source {
+        Source::Reflected | Source::Repeated => in_format(x, x, n_dims, pad)?,
+        // Its parts are written to a row-major result in PyTorch.
+        Source::Circular => pad(x, x.dim() - n_dims)?,
+    };
     if out.has_storage_of(x) { x.copy() } else { Ok(out) }
 }
 

@@ -1,8 +1,8 @@
 //! Pooling: the maximum or the mean of each window.
 //!
-//! Windows are views, and each is reduced in one launch. A maximum is found by its index and then gathered, so its
-//! gradient flows to that index alone. Inputs have channels, and optionally a batch, in front of the pooled dims. Means
-//! of 16-bit floats are computed in f32. Adaptive pooling is in `adaptive_pooling.rs`.
+//! Windows are views, and each is reduced in one launch. The gradient of a maximum flows to its index alone. Inputs
+//! have channels, and optionally a batch, in front of the pooled dims. Means of 16-bit floats are computed in f32.
+//! Adaptive pooling is in `adaptive_pooling.rs`.
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
@@ -14,6 +14,7 @@ use crate::ops::arguments::{need_float, widened};
 use crate::ops::composite::Composite;
 use crate::ops::dims::{Dims, ints};
 use crate::ops::factories::{full_on, range_on};
+use crate::ops::memory_formats::in_format;
 use crate::tensor::handle::Tensor;
 
 macro_rules! max_pool {
@@ -183,13 +184,15 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             .composite(
                 max,
                 move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
-                    max_pool(max.name(), n, x, [kernel, stride, padding, dilation], ceil).map(|(y, _)| y)
+                    let attrs = max_pool(max.name(), n, x, [kernel, stride, padding, dilation], ceil)?;
+                    call(Op::MaxPool, &[x], &attrs)
                 },
             )?
             .composite(
                 with_indices,
                 move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
-                    max_pool(with_indices.name(), n, x, [kernel, stride, padding, dilation], ceil)
+                    let attrs = max_pool(with_indices.name(), n, x, [kernel, stride, padding, dilation], ceil)?;
+                    Ok((call(Op::MaxPool, &[x], &attrs)?, call(Op::MaxPoolIndex, &[x], &attrs)?))
                 },
             )?;
     }
@@ -307,7 +310,8 @@ fn planes(x: &Tensor, n: usize) -> Result<Tensor> {
     x.reshape(&[outer, &[plane.iter().product()]].concat()[..])
 }
 
-fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<(Tensor, Tensor)> {
+/// The arguments of [`Op::MaxPool`] and [`Op::MaxPoolIndex`].
+fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<Attrs> {
     let pools = pools(op, n, x, lists, ceil)?;
     let attrs = MaxPoolIndex {
         kernel_size: list_of(&pools, |pool| pool.kernel),
@@ -316,9 +320,7 @@ fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> R
         dilation: list_of(&pools, |pool| pool.dilation),
         count: list_of(&pools, |pool| pool.count),
     };
-    let places = call(Op::MaxPoolIndex, &[x], &Attrs::from(attrs))?;
-    let values = planes(x, n)?.gather(-1, &planes(&places, n)?)?.view(places.sizes())?;
-    Ok((values, places))
+    Ok(Attrs::from(attrs))
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
@@ -424,17 +426,21 @@ fn avg_pool(
         return Err(Error::dtype(op, x.dtype(), "a floating dtype or i64", "convert first"));
     }
     let pools = pools(op, n, x, [kernel, stride, padding, &[1]], ceil)?;
-    let mut windows = widened(x)?;
+    let mut padded = widened(x)?;
     let beyond = |pool: &Pool| (pool.count - 1) * pool.stride + pool.kernel - pool.padding - pool.size;
     let pads: Vec<i64> = pools.iter().rev().flat_map(|pool| [pool.padding, beyond(pool).max(0)]).collect();
     if pads.iter().any(|&pad| pad != 0) {
-        windows = windows.constant_pad_nd(&pads, 0)?;
-    }
-    for (d, pool) in pools.iter().enumerate() {
-        windows = windows.unfold((x.dim() - n + d) as i64, pool.kernel as usize, pool.stride as usize)?;
+        padded = padded.constant_pad_nd(&pads, 0)?;
     }
     let elements: Vec<i64> = (x.dim() as i64..(x.dim() + n) as i64).collect();
-    divisor.divide(op, &windows.sum(elements, false)?, &pools)?.to_dtype(x.dtype())
+    let sum = in_format(x, &padded, n, |padded, first| {
+        let mut windows = padded.clone();
+        for (d, pool) in pools.iter().enumerate() {
+            windows = windows.unfold((first + d) as i64, pool.kernel as usize, pool.stride as usize)?;
+        }
+        windows.sum(elements, false)
+    })?;
+    divisor.divide(op, &sum, &pools)?.to_dtype(x.dtype())
 }
 
 /// Each window spreads its gradient evenly: a transposed convolution by ones, cropped to the input.

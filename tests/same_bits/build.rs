@@ -368,7 +368,7 @@ impl Builder {
             Op::SliceScatter => self.propose_part(op, Op::Slice),
             Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
             Op::EmbeddingDenseBackward => self.propose_embedding_backward(),
-            Op::Convolution | Op::ConvolutionWeight | Op::MaxPoolIndex => self.propose_windows(op),
+            Op::Convolution | Op::ConvolutionWeight | Op::MaxPoolIndex | Op::MaxPool => self.propose_windows(op),
             Op::RandomUniform | Op::RandomNormal | Op::RandomBernoulli | Op::RandomRange => self.propose_random(op),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;

@@ -16,7 +16,7 @@ impl Builder {
     /// A call of an op over windows, if the proposal is legal.
     pub(crate) fn propose_windows(&mut self, op: Op) -> Option<NodeId> {
         match op {
-            Op::MaxPoolIndex => {
+            Op::MaxPoolIndex | Op::MaxPool => {
                 let x = self.find(|ty| ty.dtype != DType::Bool)?;
                 let n = self.random.below(self.graph[x].ty.rank().min(2) + 1);
                 let attrs: Attrs = smallvec![

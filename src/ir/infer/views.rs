@@ -1,8 +1,9 @@
 //! Types of the results of views, concatenations and overlays.
 
 use crate::error::{Error, Result};
-use crate::ir::attr::Attrs;
+use crate::ir::attr::{Attrs, MemoryFormat};
 use crate::ir::attrs::{Along, Attributes, Overlay};
+use crate::ir::memory_formats::suggested_format;
 use crate::ir::row::{Call, Meaning, ViewRule};
 use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
 use crate::ir::types::TensorType;
@@ -75,7 +76,13 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
         sizes[dim] += arg.sizes[dim];
     }
     shape::checked_numel("cat", &sizes, dtype.size())?;
-    Ok(TensorType::contiguous(dtype, &sizes))
+    // Images that all have the channels last keep them there.
+    let mut formats = call.args.iter().map(|arg| suggested_format(&arg.sizes, &arg.strides));
+    let format = formats.next().filter(|&first| formats.all(|format| format == first));
+    let order = format.and_then(MemoryFormat::order).filter(|order| order.len() == sizes.len());
+    let strides = order.map(|order| shape::strides_in_order(&sizes, order));
+    let row_major = TensorType::contiguous(dtype, &sizes);
+    Ok(strides.map_or_else(|| row_major.clone(), |strides| TensorType { strides, ..row_major.clone() }))
 }
 
 /// The type of an overlay. The window must be inside the first operand, and its elements must not overlap.

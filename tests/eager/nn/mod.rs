@@ -2,6 +2,7 @@
 
 mod convolution;
 mod losses;
+mod memory_formats;
 mod normalization;
 mod pooling;
 mod rest;

@@ -22,6 +22,7 @@ LEFT_OUT = {
     "aten::_cummin_indices": OURS,
     "aten::_flat_index": OURS,
     "aten::_full": OURS,
+    "aten::_max_pool": OURS,
     "aten::_max_pool_index": OURS,
     "aten::_overlay": OURS,
     "aten::_pad_circular": "measured as pad",
