@@ -2,9 +2,9 @@
 
 use super::cranelift;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
-use super::kernel::{FOLD_BLOCK, Kernel, Kind};
+use super::kernel::{FOLD_BLOCK, Kernel, Kind, Level};
 use super::launch::{Faults, Part, Pointers};
-use super::native::{self, gathered::gathered, transposed::transposed};
+use super::native::{self, gathered::gathered, transposed::covers_jumps, transposed::transposed};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -89,6 +89,29 @@ impl Tier {
         if is_for_cranelift && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
+
+/// Runs vectors along the folds, though operands or outputs are far apart there, where machine code can transpose a few
+/// rows at a time. The vm walks several passes along the rows in narrow strips, with a call per strip and instruction.
+/// So a softmax over the rows of a matrix takes a quarter of the time.
+pub(super) fn turn_along_folds(kernel: &Kernel, geometry: &mut Geometry) {
+    let walks_again = kernel.passes().into_iter().max() > Some(1)
+        || kernel.outputs.iter().any(|output| kernel.inst(output.value).level == Level::Full);
+    let n_inner = geometry.n_inner();
+    let is_worth = n_inner >= LEAST_TURNED && geometry.n_rows().saturating_mul(n_inner) >= LEAST_WORK;
+    if geometry.lanes != Lanes::Rows || !kernel.has_folds() || !walks_again || !is_worth {
+        return;
+    }
+    geometry.lanes = Lanes::Inner;
+    let runs = |level| is_for_x64(level, kernel, geometry) && covers_jumps(kernel, geometry);
+    if !x64::Level::best().is_some_and(runs) {
+        geometry.lanes = Lanes::Rows;
+    }
+}
+
+/// Shorter folds are not turned: a row takes longer to start than to walk.
+const LEAST_TURNED: usize = 16;
+/// Elements below which the vm's first calls would take longer.
+const LEAST_WORK: usize = 1 << 15;
 
 /// Whether machine code for wide vectors runs the kernel faster than the vm.
 fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {

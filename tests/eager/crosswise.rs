@@ -75,3 +75,44 @@ fn flips_reverse_every_layout() -> Result<()> {
     }
     Ok(())
 }
+
+type Normalization = fn(&Tensor, i64) -> Result<Tensor>;
+
+/// Several passes along a dim, with a result per element or per row.
+const NORMALIZATIONS: [(&str, Normalization); 4] = [
+    ("softmax", |x, dim| x.softmax(dim)),
+    ("log_softmax", |x, dim| x.log_softmax(dim)),
+    ("var", |x, dim| x.var([dim], 1, false)),
+    ("standardized", |x, dim| (x - &x.mean([dim], true)?)?.div(&x.std([dim], 0, true)?.add(1e-3)?)),
+];
+
+#[test]
+fn normalizations_across_lines_have_the_bits_of_copies() -> Result<()> {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        // Whole and cut patches, rows that are too long to be copied, and few rows.
+        for sizes in [[300, 170], [17, 2050], [2050, 17], [16, 4096], [9000, 20], [40, 9000], [15, 3000]] {
+            let x = values(&sizes, dtype)?;
+            x.set((3, 5), f64::NAN)?;
+            x.set((.., 7), f64::NEG_INFINITY)?;
+            x.set((4, ..), -0.0)?;
+            for x in [x.clone(), x.transpose(0, 1)?, x.slice(1, 0, None, 2)?] {
+                for dim in [0, 1] {
+                    // The same rows, contiguous.
+                    let dense = x.transpose(dim, 1)?.contiguous()?;
+                    for (name, call) in NORMALIZATIONS {
+                        let what = format!("{name} of {dtype} {:?} along {dim}", x.sizes());
+                        let y = call(&dense, 1)?;
+                        let expected = if y.dim() == 2 { y.transpose(dim, 1)?.contiguous()? } else { y };
+                        for threads in [1, 2] {
+                            let found = pool::with_threads(threads, || call(&x, dim))?;
+                            assert_eq!(bits(&found), bits(&expected), "{what}, {threads} threads");
+                        }
+                        let fused = opfuse::compile(move |x: &Tensor| call(x, dim));
+                        assert_eq!(bits(&fused.call(&x)?), bits(&expected), "{what}, compiled");
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}

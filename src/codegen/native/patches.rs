@@ -57,11 +57,8 @@ impl Patches {
     ) {
         let last = geometry.rows.last().copied().unwrap_or(1);
         let most = self.rows.min(part.outer.len()) * self.lanes;
-        // Words keep every element aligned.
-        let mut copies: Vec<Vec<u64>> =
-            staged.operands.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
-        let mut results: Vec<Vec<u64>> =
-            staged.outputs.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
+        let mut copies: Vec<Vec<CacheLine>> = staged.operands.iter().map(|&(_, bytes)| lines(most * bytes)).collect();
+        let mut results: Vec<Vec<CacheLine>> = staged.outputs.iter().map(|&(_, bytes)| lines(most * bytes)).collect();
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
@@ -114,6 +111,18 @@ impl Patches {
     fn dense(&self, bytes: usize) -> Access {
         Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None }
     }
+}
+
+/// Memory of copies: every vector of a row that begins a line is in one line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct CacheLine {
+    _bytes: [u8; 64],
+}
+
+/// Memory for some bytes.
+fn lines(bytes: usize) -> Vec<CacheLine> {
+    vec![CacheLine { _bytes: [0; 64] }; bytes.div_ceil(size_of::<CacheLine>())]
 }
 
 /// The loops of a patch: neighbouring rows of the last row loop, and some lanes.

@@ -101,12 +101,15 @@ impl NativeProgram {
         let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
         let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
         if self.codes.classes.contains(&Class::Strided) {
-            if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
+            let rows = if kernel.has_folds() { Rows::Whole } else { Rows::Pieces };
+            if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), rows) {
                 // A patch of an output is written to a cache.
                 let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { transposed::PATCHES.run(code, staged, geometry, pointers, part, faults) };
+                return unsafe {
+                    transposed::patches(kernel, geometry).run(code, staged, geometry, pointers, part, faults)
+                };
             }
             if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
                 let code = staged.codes.storing(stores, kernel);

@@ -7,13 +7,16 @@
 //!
 //! Outputs are staged in the same way: the code writes a patch of them, which is transposed then. An operand that is
 //! the same in all rows of a patch, but strided along the vector loop, is copied once per patch.
+//!
+//! A fold takes whole rows, so its patches are as long as rows. A softmax over the rows of a matrix is so computed on
+//! copies of a few columns at a time.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::deinterleaved::line;
 use super::patches::{Patch, Patches};
 use super::transpose::transpose;
-use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
 
@@ -26,11 +29,20 @@ const LEAST_ROWS: usize = 16;
 const LANES: usize = 128;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
+/// Most bytes of the copies of the fewest whole rows: they stay in a second-level cache.
+const WHOLE_BYTES: usize = 512 << 10;
+/// Bytes of the copy of one operand that are aimed at.
+const COPY_BYTES: usize = 128 << 10;
+/// Most rows of a patch of whole rows.
+const MOST_ROWS: usize = 1024;
+/// Copies of rows are this many elements longer than rows, so that neighbours are in different sets of a cache.
+const GAP: usize = 16;
 
 /// The operands and outputs of a launch that are transposed. An output's number follows those of the operands. A kernel
-/// with folds has none, because its rows are not cut.
+/// with folds has none if its rows are too long, because they are not cut.
 pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
-    if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < LEAST_ROWS) {
+    let is_one_line = geometry.inner.len() == 1 && geometry.lanes == Lanes::Inner;
+    if geometry.rows.last().is_none_or(|&rows| rows < LEAST_ROWS) || kernel.has_folds() && !is_one_line {
         return SmallVec::new();
     }
     let is_transposed = |slot: &usize| {
@@ -59,11 +71,39 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
         slots.extend((0..kernel.operands.len()).filter(is_shared));
         slots.sort_unstable();
     }
-    slots
+    let least =
+        geometry.n_inner().saturating_mul(LEAST_ROWS * slots.iter().map(|&slot| bytes(kernel, slot)).sum::<usize>());
+    if kernel.has_folds() && least > WHOLE_BYTES { SmallVec::new() } else { slots }
+}
+
+/// The bytes of an element of an operand, or of an output, whose number follows those of the operands.
+fn bytes(kernel: &Kernel, slot: usize) -> usize {
+    match slot.checked_sub(kernel.operands.len()) {
+        None => kernel.operands[slot].dtype.size(),
+        Some(output) => kernel.outputs[output].dtype.size(),
+    }
+}
+
+/// Whether vectors may run along folds because all operands and outputs that jump there can be transposed, by vectors.
+pub(in crate::codegen) fn covers_jumps(kernel: &Kernel, geometry: &Geometry) -> bool {
+    let slots = transposed(kernel, geometry);
+    let is_far = |access: &Access| (geometry.lane_stride(access) as isize).unsigned_abs() > LINE_BYTES;
+    let accesses = geometry.operands.iter().chain(&geometry.outputs).enumerate();
+    let mut far = accesses.filter(|(_, access)| is_far(access)).map(|(slot, _)| slot);
+    !slots.is_empty()
+        && far.all(|slot| slots.contains(&slot))
+        && slots.iter().all(|&slot| matches!(bytes(kernel, slot), 4 | 8))
 }
 
 /// How these operands are staged.
-pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
+pub(super) fn patches(kernel: &Kernel, geometry: &Geometry) -> Patches {
+    if !kernel.has_folds() {
+        return Patches { rows: ROWS, lanes: LANES, copy };
+    }
+    let lanes = geometry.n_inner().next_multiple_of(GAP) + GAP;
+    let rows = (COPY_BYTES / (lanes * size_of::<f32>())).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
+    Patches { rows, lanes, copy }
+}
 
 /// # Safety
 /// As for [`Patches::copy`]; the elements of a lane are contiguous, forwards or backwards, and there are some. Or they
