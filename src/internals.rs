@@ -21,7 +21,7 @@ macro_rules! floor {
 floor!(
     /// Programs.
     ir: attr attrs autodiff call_key convolution decompose dot dtype entity graph indexing infer moves
-        passes pattern philox pooling random routine row scalar shape slopes text verify view windows
+        packed passes pattern philox pooling random routine row scalar shape slopes text verify view windows
 );
 floor!(
     /// Memory and the order of work.

@@ -94,6 +94,16 @@ pub enum Error {
         /// Which key was looked up and which are available, or which dtype was found and which are taken.
         what: String,
     },
+    /// A matrix that has no result: it is singular, not positive definite, or not finite.
+    #[error("{op}: {what}; {hint}")]
+    LinearAlgebra {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the place in the batch.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
     /// A call's arguments do not fit the operator's schema.
     #[error("{op}: {what}")]
     Argument {
@@ -226,6 +236,7 @@ impl Error {
             | Error::Index { op, .. }
             | Error::DType { op, .. }
             | Error::Device { op, .. }
+            | Error::LinearAlgebra { op, .. }
             | Error::NotImplemented { op, .. }
             | Error::Argument { op, .. } => *op = caller.into(),
             Error::Registration { .. }

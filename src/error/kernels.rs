@@ -125,6 +125,10 @@ TierLimit {
     NoWindows
         "no_windows" => "no kernel multiplies windows where they lie: the cpu does";
         "copy the windows with `contiguous`, and multiply them with `bmm`";
+    /// Work on whole matrices, such as a factorization, has no kernel.
+    NoFactorizations
+        "no_factorizations" => "no kernel factors matrices: the cpu does";
+        "factor on the cpu, and move the result once";
     /// A scan or a write by index runs along few long lines, each of which is sequential.
     FewLongLines {
         /// How many lines there are.

@@ -282,6 +282,10 @@ attributes! {
     Drawn { size: Ints, dtype: Option<DType> }
     /// The main diagonal or one beside it.
     Triangle { diagonal: i64 }
+    /// Whether a matrix that cannot be factored is an error, or gives NaNs and infinities.
+    Checked { check: bool }
+    /// Whether singular vectors are as many as rows and columns.
+    SvdFactors { full: bool }
 }
 
 macro_rules! structs_of_rows {

@@ -1,8 +1,9 @@
 //! Routines: procedures on whole arrays that are not a loop over independent elements.
 //!
-//! They are scans, sorts, writes by index, random words, and products of windows. A routine is never fused: it is a
-//! step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its operands are those of
-//! the row, but a graph first converts the one that [`Routine::converted`] names. Results are dense and row-major.
+//! They are scans, sorts, writes by index, random words, products of windows, and factorizations of matrices. A routine
+//! is never fused: it is a step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its
+//! operands are those of the row, but a graph first converts the one that [`Routine::converted`] names. Results are
+//! dense and row-major.
 //!
 //! This file only names the routines. `src/runtime/routine` computes them, and `infer/routines.rs` types them.
 
@@ -26,6 +27,46 @@ pub enum Routine {
     Bits,
     /// Products of matrices and windows; see [`super::window_product`].
     WindowProduct,
+    /// Work on each matrix of a batch.
+    Matrix(MatrixWork),
+}
+
+/// What is computed of each matrix. A result that has several parts holds them one after another in its last dim; see
+/// [`super::packed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatrixWork {
+    /// The transposed triangular factor of a positive definite matrix.
+    Cholesky,
+    /// The transposed solution of a triangular system.
+    SolveTriangular,
+    /// The transposed solution of a square system.
+    Solve,
+    /// The transposed inverse.
+    Inverse,
+    /// The determinant.
+    Determinant,
+    /// The sign of the determinant, and the logarithm of its magnitude.
+    LogDeterminant,
+    /// The gradient of the determinant.
+    Cofactors,
+    /// Packed: the transposed triangular factors in one matrix, and the pivots, counted from 1.
+    Lu,
+    /// The order of rows that pivots lead to.
+    Permutation,
+    /// Packed: the transposed factors.
+    Qr,
+    /// Packed: eigenvalues and transposed eigenvectors of a symmetric matrix.
+    Eigen,
+    /// The eigenvalues of a symmetric matrix.
+    Eigenvalues,
+    /// Packed: transposed left singular vectors, singular values, and transposed right singular vectors.
+    Singular,
+    /// The singular values.
+    SingularValues,
+    /// The transposed pseudoinverse.
+    Pseudoinverse,
+    /// The transposed exponential.
+    Exponential,
 }
 
 /// What a scan accumulates.
@@ -52,6 +93,51 @@ pub enum Write {
     Reduce,
 }
 
+impl MatrixWork {
+    /// The operator that users know it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MatrixWork::Cholesky => "linalg.cholesky",
+            MatrixWork::SolveTriangular => "linalg.solve_triangular",
+            MatrixWork::Solve => "linalg.solve",
+            MatrixWork::Inverse => "linalg.inv",
+            MatrixWork::Determinant | MatrixWork::Cofactors => "linalg.det",
+            MatrixWork::LogDeterminant => "linalg.slogdet",
+            MatrixWork::Lu => "linalg.lu_factor",
+            MatrixWork::Permutation => "lu_unpack",
+            MatrixWork::Qr => "linalg.qr",
+            MatrixWork::Eigen => "linalg.eigh",
+            MatrixWork::Eigenvalues => "linalg.eigvalsh",
+            MatrixWork::Singular => "linalg.svd",
+            MatrixWork::SingularValues => "linalg.svdvals",
+            MatrixWork::Pseudoinverse => "linalg.pinv",
+            MatrixWork::Exponential => "linalg.matrix_exp",
+        }
+    }
+
+    /// Whether there are matrices that it is an error for.
+    pub const fn may_fail(self) -> bool {
+        match self {
+            MatrixWork::Cholesky
+            | MatrixWork::Solve
+            | MatrixWork::Inverse
+            | MatrixWork::Cofactors
+            | MatrixWork::Lu
+            | MatrixWork::Permutation
+            | MatrixWork::Eigen
+            | MatrixWork::Eigenvalues
+            | MatrixWork::Singular
+            | MatrixWork::SingularValues
+            | MatrixWork::Pseudoinverse => true,
+            MatrixWork::SolveTriangular
+            | MatrixWork::Determinant
+            | MatrixWork::LogDeterminant
+            | MatrixWork::Qr
+            | MatrixWork::Exponential => false,
+        }
+    }
+}
+
 impl Routine {
     /// The operand that is converted to the dtype of the result first.
     pub const fn converted(&self) -> Option<usize> {
@@ -64,7 +150,8 @@ impl Routine {
             | Routine::Scatter(_)
             | Routine::FlatIndex
             | Routine::Bits
-            | Routine::WindowProduct => None,
+            | Routine::WindowProduct
+            | Routine::Matrix(_) => None,
         }
     }
 }

@@ -199,10 +199,12 @@ impl Op {
         matches!(self.row().meaning, Meaning::Gather(_))
     }
 
-    /// Whether a call with a result of this dtype may find a value out of range: an index or a divisor.
+    /// Whether a call with a result of this dtype may find a value that it refuses: an index out of range, a divisor of
+    /// 0, a singular matrix.
     pub fn checks_values(self, dtype: DType) -> bool {
         match &self.row().meaning {
             Meaning::Gather(_) | Meaning::Routine(Routine::Scatter(_) | Routine::FlatIndex) => true,
+            Meaning::Routine(Routine::Matrix(work)) => work.may_fail(),
             _others => !dtype.is_float() && matches!(self, Op::FloorDivide | Op::Remainder | Op::Fmod | Op::DivMode),
         }
     }

@@ -5,7 +5,9 @@
 
 use super::attr::Attrs;
 use super::attrs::*;
-use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, strided, views};
+use super::autodiff::{
+    Derivative, activations, factorizations, matrices, pointwise, products, reductions, scans, scatters, strided, views,
+};
 use super::bodies::*;
 use super::convolution;
 use super::decompose;
@@ -15,7 +17,7 @@ use super::moves;
 use super::op::Op;
 use super::pooling;
 use super::random;
-use super::routine::{Routine, Scan, Write};
+use super::routine::{MatrixWork, Routine, Scan, Write};
 use super::row::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::scalar::Prim;
 use super::slopes;

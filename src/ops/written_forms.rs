@@ -49,7 +49,8 @@ fn keeps_sizes(op: Op) -> bool {
             | Routine::First
             | Routine::FlatIndex
             | Routine::Bits
-            | Routine::WindowProduct,
+            | Routine::WindowProduct
+            | Routine::Matrix(_),
         )
         | Meaning::Decompose(_)
         | Meaning::Fold(_)

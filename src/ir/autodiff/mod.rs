@@ -16,7 +16,9 @@
 pub mod activations;
 mod derivative;
 pub mod expr;
+pub mod factorizations;
 mod gradients;
+pub mod matrices;
 pub mod pointwise;
 pub mod products;
 pub mod reductions;

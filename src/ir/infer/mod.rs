@@ -5,6 +5,7 @@
 
 mod factories;
 mod indexing;
+pub mod matrices;
 mod pointwise;
 mod products;
 mod reductions;

@@ -121,7 +121,8 @@ fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[RoutineArray<'_>
         | Routine::First
         | Routine::Scatter(_)
         | Routine::Bits
-        | Routine::WindowProduct => {
+        | Routine::WindowProduct
+        | Routine::Matrix(_) => {
             let Along { dim } = Along::read(attrs);
             // Planning has checked the dim.
             Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))

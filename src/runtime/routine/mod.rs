@@ -1,12 +1,13 @@
 //! How does a routine run on the CPU?
 //!
-//! There is one file per kind: scans, sorts, writes by index, joined indices, random words. Operands may have any
-//! strides and offsets. Results are dense, row-major and in new memory. The exception is a write by index, whose result
-//! may be its first operand, in any layout. Results depend on the operands alone, never on threads: scans and writes go
-//! in row-major order, and sorts are stable. Nothing here knows graphs or tensors.
+//! There is one file per kind: scans, sorts, writes by index, joined indices, random words, and work on matrices.
+//! Operands may have any strides and offsets. Results are dense, row-major and in new memory. The exception is a write
+//! by index, whose result may be its first operand, in any layout. Results depend on the operands alone, never on
+//! threads: scans and writes go in row-major order, and sorts are stable. Nothing here knows graphs or tensors.
 
 mod elements;
 mod index;
+mod matrices;
 mod number;
 mod random;
 mod scan;
@@ -46,6 +47,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
             let [left, windows] = [0, 1].map(|index| operands.inputs.array(index));
             product::of_windows(left, windows, operands.output.array(), attrs)
         }
+        Routine::Matrix(work) => matrices::run(*work, attrs, operands),
     }
 }
 
