@@ -1,9 +1,11 @@
 """Records calls of PyTorch's operators as golden cases (tests/golden/SCHEMA.md has the format).
 
     python3 scripts/record_calls.py tests/golden_science
+    python3 scripts/record_calls.py tests/golden_linalg
 
-writes the folder anew. It needs torch and numpy. Calls are listed below: operator, overload, arguments. Floating
-arguments get gradients where PyTorch has them; a tuple of dtypes repeats a call.
+write a folder anew. It needs torch and numpy. Calls are listed below, and for the second folder in linalg_calls.py:
+operator, overload, arguments. Floating arguments get gradients where PyTorch has them; a tuple of dtypes repeats a
+call.
 """
 
 import json
@@ -14,6 +16,8 @@ import zlib
 from pathlib import Path
 
 import torch
+
+import linalg_calls
 
 NAN, INF = math.nan, math.inf
 DTYPES = {
@@ -85,7 +89,7 @@ def argument(store, case, name, ty, value):
         key = f"{case}.in.{name}"
         base = value if value._base is None else value._base
         size = sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1 if value.numel() else 0
-        start = value.storage_offset()
+        start = value.storage_offset() if value.numel() else 0
         window = torch.as_strided(base.detach(), [start + size], [1], 0)
         store.put(key, window)
         return {"name": name, "kind": "tensor", "dtype": DTYPES[value.dtype], "shape": list(value.shape),
@@ -654,9 +658,20 @@ def main():
     for old in folder.glob("*"):
         if old.suffix in (".json", ".safetensors"):
             old.unlink()
+    if folder.name == "golden_linalg":
+        linalg_calls.calls(add, rand, t, transposed, sliced)
+    else:
+        science()
+    write(folder)
+
+
+def science():
     for subject in (order_statistics, searching, uniques, histograms, matrices, grids, closeness, decomposed, windows, samples, arranged,
                     contracted, formulas):
         subject()
+
+
+def write(folder):
     by_op = {}
     for op, overload, args, kwargs, options in CALLS:
         by_op.setdefault(op, []).append((overload, args, kwargs, options))

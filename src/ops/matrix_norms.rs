@@ -1,6 +1,4 @@
 //! Norms of matrices, and rows that are scaled down to a norm.
-//!
-//! Norms that need singular values (`2`, `-2` and `"nuc"`) are missing.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
@@ -8,6 +6,7 @@ use crate::ir::shape::normalize_dim;
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
 use crate::tensor::handle::Tensor;
+use std::fmt;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
@@ -51,6 +50,21 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 enum Order<'a> {
     Number(f64),
     Word(&'a str),
+}
+
+impl fmt::Display for Order<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Number(number) => write!(f, "{number}"),
+            Order::Word(word) => write!(f, "{word:?}"),
+        }
+    }
+}
+
+/// The norm of the last two dims by an order that is a number or a word.
+pub(super) fn by_order(op: &str, x: &Tensor, order: Result<f64, &str>) -> Result<Tensor> {
+    let order = order.map_or_else(Order::Word, Order::Number);
+    matrix_norm(op, x, order, &[-2, -1], false, None)
 }
 
 /// Of a vector if one dim is meant, of a matrix for two, and without an order of all elements.
@@ -99,15 +113,27 @@ fn matrix_norm(
         let found = found.to_dtype(x.dtype())?;
         if keepdim { Ok(found) } else { found.squeeze(&[rows as i64, columns as i64][..]) }
     };
+    // Of the singular values. Dims that are kept come back with size 1.
+    let spectral = |fold: fn(&Tensor) -> Result<Tensor>| {
+        let (rows, columns) = (rows as i64, columns as i64);
+        let found = fold(&x.movedim([rows, columns], [-2, -1])?.linalg_svdvals()?)?;
+        if !keepdim {
+            return Ok(found);
+        }
+        found.unsqueeze(rows.min(columns))?.unsqueeze(rows.max(columns))
+    };
     match order {
+        Order::Word("nuc") => spectral(|values| values.sum(-1, false)),
+        Order::Number(2.0) => spectral(|values| values.amax(-1, false)),
+        Order::Number(-2.0) => spectral(|values| values.amin(-1, false)),
         Order::Word("fro") => x.norm(2, dims, keepdim),
         Order::Number(1.0) => sums(rows, columns, true),
         Order::Number(-1.0) => sums(rows, columns, false),
         Order::Number(f64::INFINITY) => sums(columns, rows, true),
         Order::Number(f64::NEG_INFINITY) => sums(columns, rows, false),
         other => {
-            let what = format!("order {other:?} needs singular values; \"fro\", 1, -1 and both infinities are there");
-            Err(Error::NotImplemented { op: op.into(), what })
+            let what = format!("order {other} is none of \"fro\", \"nuc\", 1, -1, 2, -2 and both infinities");
+            Err(Error::argument(op, what))
         }
     }
 }

@@ -42,6 +42,7 @@ pub(crate) mod in_place;
 pub(crate) mod index_slices;
 pub(crate) mod indexing;
 pub(crate) mod joins;
+pub(crate) mod linear_algebra;
 pub(crate) mod losses;
 pub(crate) mod margin_losses;
 pub(crate) mod masks;

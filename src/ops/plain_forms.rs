@@ -144,7 +144,6 @@ fn of_parts(library: &mut Library) -> Result<()> {
             "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
             |x: &Tensor, offset: i64, dim1: i64, dim2: i64| x.diagonal(offset, dim1, dim2),
         )?
-        .def_kernel("matrix_power(Tensor self, int n) -> Tensor", matrix_power)?
         .def_kernel("sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size)?
         .composite(&EQUAL, |x: &Tensor, y: &Tensor| {
             if x.sizes() != y.sizes() {
@@ -180,35 +179,6 @@ fn inner(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let rows = |x: &Tensor| x.reshape([-1, *one as i64]);
     let outer = [&x.sizes()[..x.dim() - 1], &y.sizes()[..y.dim() - 1]].concat();
     rows(x)?.mm(&rows(y)?.t()?)?.reshape(&outer[..])
-}
-
-/// Products by repeated squaring. A power of 0 is the identity.
-fn matrix_power(x: &Tensor, n: i64) -> Result<Tensor> {
-    let op = "matrix_power";
-    let (Some(&columns), true) = (x.sizes().last(), x.dim() >= 2) else {
-        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
-    };
-    if x.sizes()[x.dim() - 2] != columns {
-        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
-    }
-    if n < 0 {
-        let what = format!("n is {n}; powers below 0 need an inverse, which is missing");
-        return Err(Error::NotImplemented { op: op.into(), what });
-    }
-    let (mut square, mut product, mut left) = (x.clone(), None::<Tensor>, n);
-    while left > 0 {
-        if left % 2 == 1 {
-            product = Some(product.map_or_else(|| Ok(square.clone()), |product| product.matmul(&square))?);
-        }
-        left /= 2;
-        if left > 0 {
-            square = square.matmul(&square)?;
-        }
-    }
-    if n == 1 {
-        return x.copy();
-    }
-    product.map_or_else(|| Tensor::eye(columns, x.dtype())?.to_device(x.device())?.expand(x.sizes())?.copy(), Ok)
 }
 
 /// Sums over the dims that a tensor of these sizes was expanded along.

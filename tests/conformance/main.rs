@@ -74,3 +74,14 @@ fn golden_science_mapped() {
     let failures = golden::mapped::run(&science()).expect("readable data");
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
 }
+
+/// The operators of linear algebra.
+#[test]
+fn golden_linalg() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden_linalg");
+    if let Err(complaint) = golden::run(&folder, true) {
+        panic!("golden_linalg: {complaint}");
+    }
+    let failures = golden::mapped::run(&folder).expect("readable data");
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}

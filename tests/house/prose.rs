@@ -18,9 +18,10 @@ const MAX_COLUMNS: usize = 120;
 const MAX_WORDS: usize = 35;
 
 /// The folders that are read, and whether their literals are messages to users.
-const FOLDERS: [(&str, bool); 6] = [
+const FOLDERS: [(&str, bool); 7] = [
     ("src", true),
     ("derive/src", true),
+    ("linalg/src", true),
     ("python/src", true),
     ("tests", false),
     ("examples", false),

@@ -42,6 +42,10 @@ fn batch(sizes: &[usize]) -> Tensor {
     Tensor::from_slice(&numbers, sizes).expect("as many")
 }
 
+fn pivots() -> Tensor {
+    Tensor::from_slice(&[1i32, 2], &[2]).expect("a line")
+}
+
 fn ints(numbers: &[i64]) -> Tensor {
     Tensor::from_slice(numbers, &[numbers.len()]).expect("a line")
 }
@@ -259,6 +263,36 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "linalg_cross" => w(batch(&[2, 3])).linalg_cross(&batch(&[2, 3]), 1);
     "trace" => w(x()).trace();
     "cdist" => w(x()).cdist(&x(), 1.0);
+    "linalg_cholesky" => w(x()).linalg_cholesky(false);
+    "linalg_cholesky_ex" => w(x()).linalg_cholesky_ex(false);
+    "cholesky_solve" => w(square()).cholesky_solve(&square(), false);
+    "cholesky_inverse" => w(x()).cholesky_inverse(false);
+    "linalg_solve_triangular" => w(square()).linalg_solve_triangular(&square(), true);
+    "linalg_solve" => w(square()).linalg_solve(&square());
+    "linalg_solve_ex" => w(square()).linalg_solve_ex(&square());
+    "linalg_inv" => w(x()).linalg_inv();
+    "linalg_inv_ex" => w(x()).linalg_inv_ex();
+    "linalg_det" => w(x()).linalg_det();
+    "linalg_slogdet" => w(x()).linalg_slogdet();
+    "logdet" => w(x()).logdet();
+    "linalg_tensorinv" => w(x()).linalg_tensorinv(1);
+    "linalg_tensorsolve" => w(square()).linalg_tensorsolve(&batch(&[2]));
+    "linalg_lu_factor" => w(x()).linalg_lu_factor();
+    "linalg_lu_factor_ex" => w(x()).linalg_lu_factor_ex();
+    "linalg_lu" => w(x()).linalg_lu();
+    "linalg_lu_solve" => w(square()).linalg_lu_solve(&pivots(), &square());
+    "lu_unpack" => w(square()).lu_unpack(&pivots());
+    "linalg_qr" => w(x()).linalg_qr();
+    "linalg_eigh" => w(x()).linalg_eigh();
+    "linalg_eigvalsh" => w(x()).linalg_eigvalsh();
+    "linalg_svd" => w(x()).linalg_svd(false);
+    "linalg_svdvals" => w(x()).linalg_svdvals();
+    "linalg_lstsq" => w(x()).linalg_lstsq(&x(), None);
+    "linalg_pinv" => w(x()).linalg_pinv(None);
+    "linalg_matrix_rank" => w(x()).linalg_matrix_rank(None);
+    "linalg_cond" => w(x()).linalg_cond(None);
+    "matrix_exp" => w(x()).matrix_exp();
+    "matrix_power" => w(x()).matrix_power(2);
     "cov" => w(x()).cov(1);
     "corrcoef" => w(x()).corrcoef();
     "nanmean" => w(x()).nanmean(0, true);
