@@ -300,10 +300,8 @@ impl<'g> Expr<'g> {
         let first = if gradient.rank() == 0 { gradient.reshape(&[1]) } else { gradient };
         let nothing = attrs::Slice { dim: 0, start: Some(0), end: Some(0), step: 1 };
         let none = first.call(Op::Slice, &[], nothing.into()).reshape(&[0]).to(dtype);
-        match numel(&sizes) {
-            0 => none.reshape(&sizes),
-            n => none.call(Op::Cat, &[self.reshape(&[n])], attrs::Along { dim: 0 }.into()).reshape(&sizes),
-        }
+        let all = self.reshape(&[numel(&sizes)]);
+        none.call(Op::Cat, &[all], attrs::Along { dim: 0 }.into()).reshape(&sizes)
     }
 
     /// The sum over dims. No dims mean no sum.
