@@ -182,7 +182,8 @@ fn greatest<'g>(builder: &'g Builder, x: Expr<'g>, pools: &[Pool]) -> (Expr<'g>,
             let at = rest % pool.kernel * pool.dilation;
             rest /= pool.kernel;
             place += at * planes[d];
-            element = part(element, first + d, at, (pool.count.max(1) - 1) * pool.stride + 1, pool.stride);
+            let length = pool.count.checked_sub(1).map_or(0, |count| count * pool.stride + 1);
+            element = part(element, first + d, at, length, pool.stride);
         }
         let so_far = best.unwrap_or_else(|| builder.number(lowest(x.dtype())));
         let mut better = element.gt(so_far);
