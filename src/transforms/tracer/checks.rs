@@ -7,13 +7,14 @@ use crate::ir::routine::Scan;
 use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
 use smallvec::SmallVec;
 
-/// The calls that may find a value out of range, and that no output needs.
-pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId]) -> Vec<NodeId> {
+/// The calls that may find a value out of range, and that no output needs. They are among the first `n_nodes`: those of
+/// a function, and not of its gradients, which an eager call does not compute.
+pub(super) fn unused_checks(graph: &Graph, outputs: &[NodeId], n_nodes: usize) -> Vec<NodeId> {
     let mut live = SideTable::filled(graph, || false);
     outputs.iter().for_each(|&output| live[output] = true);
     let mut unused = Vec::new();
     for (id, node) in graph.nodes().rev() {
-        if !live[id] && node.op().is_some_and(|op| may_fail(graph, node, op)) {
+        if !live[id] && id.index() < n_nodes && node.op().is_some_and(|op| may_fail(graph, node, op)) {
             live[id] = true;
             unused.push(id);
         }

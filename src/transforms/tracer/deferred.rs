@@ -215,7 +215,7 @@ impl Segment {
             self.storages.iter().filter_map(|(at, named)| Some((at, named, is_wanted(named)?))).collect();
         let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, _, node)| *node).collect();
         outputs.extend(self.writes.iter().map(|(_, node)| *node));
-        outputs.extend(unused_checks(&self.graph, &outputs));
+        outputs.extend(unused_checks(&self.graph, &outputs, self.graph.len()));
         if outputs.is_empty() {
             return Ok(());
         }

@@ -261,8 +261,15 @@ impl Recording {
     fn end(&mut self, outputs: &[Tensor], mut nodes: Vec<NodeId>) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         nodes.extend(self.writes().into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
-        nodes.extend(unused_checks(&self.graph, &nodes));
+        nodes.extend(unused_checks(&self.graph, &nodes, self.n_nodes_of_function()));
         Ok((nodes, changes))
+    }
+
+    /// The number of nodes before those of gradients, which follow the first cotangent.
+    fn n_nodes_of_function(&self) -> usize {
+        let first = self.lifted.iter().position(|lifted| matches!(lifted, Lifted::Declared));
+        let input = first.map(|first| self.graph.inputs()[self.graph.inputs().len() - self.lifted.len() + first]);
+        input.map_or(self.graph.len(), NodeId::index)
     }
 
     pub(super) fn name(&mut self, tensor: &Tensor, node: NodeId) {
