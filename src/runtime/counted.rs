@@ -213,7 +213,9 @@ impl Touched {
         let read: Vec<Vec<u8>> = operands.iter().map(|array| array.as_ref().map_or_else(Vec::new, bytes)).collect();
         // A value may be written part by part.
         let mut written: Vec<Vec<u8>> = outputs.iter().map(bytes).collect();
-        let starts = operands.iter().zip(&read).map(|(array, bytes)| &bytes[array.as_ref().map_or(0, first)..]);
+        // A view without elements may begin past its memory.
+        let start = |array: &Option<Array>| array.as_ref().map_or(0, first);
+        let starts = operands.iter().zip(&read).map(|(array, bytes)| bytes.get(start(array)..).unwrap_or_default());
         let starts: Vec<&[u8]> = starts.collect();
         let mut ends: Vec<&mut [u8]> =
             outputs.iter().zip(&mut written).map(|(array, bytes)| &mut bytes[first(array)..]).collect();
