@@ -3,7 +3,7 @@
 use super::build::Builder;
 use super::values::Fill;
 use opfuse::internals::ir::routine::{Routine, Scan};
-use opfuse::ir::{Attr, Attrs, DType, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, NodeId, Op, Scalar};
 use smallvec::smallvec;
 
 impl Builder {
@@ -72,7 +72,73 @@ impl Builder {
             }
             Routine::Bits => self.propose_random(op),
             Routine::WindowProduct => self.propose_window_product(op),
+            Routine::Matrix(_) => self.propose_matrices(op),
         }
+    }
+
+    /// Work on two matrices, which can be inverted and, by one triangle, be factorized.
+    fn propose_matrices(&mut self, op: Op) -> Option<NodeId> {
+        let order = self.random.below(5);
+        let columns = self.random.below(5);
+        let dtype = self.random.pick(&[DType::F32, DType::F64]);
+        let matrix = |builder: &mut Builder, sizes: [usize; 2]| {
+            builder.strided_input(dtype, &[2, sizes[0], sizes[1]], Fill::Normal)
+        };
+        let [one, other] = [0; 2].map(|_| Attr::bool(self.random.percent(50)));
+        match op {
+            Op::QrFactors | Op::Svd => {
+                let matrix = matrix(self, [order, columns]);
+                self.call(op, &[matrix], smallvec![one])
+            }
+            Op::SingularValues => {
+                let matrix = matrix(self, [order, columns]);
+                self.call(op, &[matrix], Attrs::new())
+            }
+            Op::Pseudoinverse => {
+                let matrix = matrix(self, [order, columns]);
+                let tolerances = [0; 2].map(|_| self.strided_input(dtype, &[2, 1, 1], Fill::Positive));
+                self.call(op, &[matrix, tolerances[0], tolerances[1]], Attrs::new())
+            }
+            Op::LuPermutation => {
+                let n_swaps = self.random.below(order + 1);
+                let swaps = self.strided_input(DType::I32, &[2, n_swaps], Fill::Index(order.max(1)));
+                let counted = self.plus(swaps, 1)?;
+                self.call(op, &[counted], smallvec![Attr::int(order as i64)])
+            }
+            Op::SolveTriangular | Op::Solve => {
+                let right = matrix(self, [order, columns]);
+                let left = self.dominated(dtype, order)?;
+                let attrs = if op == Op::Solve { smallvec![one] } else { smallvec![one, other] };
+                self.call(op, &[left, right], attrs)
+            }
+            Op::CholeskyFactor => {
+                let matrix = self.dominated(dtype, order)?;
+                self.call(op, &[matrix], smallvec![one, other])
+            }
+            Op::Inverse | Op::LuFactors => {
+                let matrix = self.dominated(dtype, order)?;
+                self.call(op, &[matrix], smallvec![one])
+            }
+            _ => {
+                let matrix = self.dominated(dtype, order)?;
+                self.call(op, &[matrix], Attrs::new())
+            }
+        }
+    }
+
+    /// Two square matrices, in each row of which the number on the diagonal is greater than all others together.
+    fn dominated(&mut self, dtype: DType, order: usize) -> Option<NodeId> {
+        let all = self.strided_input(dtype, &[2, order, order], Fill::Normal);
+        let small = self.call(Op::Tanh, &[all], Attrs::new())?;
+        let some = self.strided_input(dtype, &[2, order], Fill::Normal);
+        let some = self.call(Op::Tanh, &[some], Attrs::new())?;
+        let great = self.plus(some, 8)?;
+        self.call(Op::DiagonalScatter, &[small, great], smallvec![Attr::int(0), Attr::int(1), Attr::int(2)])
+    }
+
+    fn plus(&mut self, x: NodeId, count: i64) -> Option<NodeId> {
+        let count = self.graph.number(Scalar::Int(count));
+        self.call(Op::Add, &[x, count], smallvec![Attr::int(1)])
     }
 
     /// Matrices times any view of some values.
