@@ -177,11 +177,9 @@ macro_rules! elements {
                 }
             }
             fn solve_by_lu(a: &[$ty], n: usize, pivots: &[usize], b: &mut [$ty], columns: usize) {
-                if n <= small::MOST {
-                    small::solve_by_lu(a, n, pivots, b, columns);
-                } else {
-                    large::solve_by_lu(a, n, pivots, b, columns);
-                }
+                small::swap_rows(n, pivots, b);
+                <$ty>::solve_triangular(a, n, b, columns, false, true);
+                <$ty>::solve_triangular(a, n, b, columns, true, false);
             }
             fn check_pivots(a: &[$ty], rows: usize, count: usize) -> Result<(), Failure> {
                 small::check_pivots(a, rows, count)

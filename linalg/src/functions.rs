@@ -14,7 +14,7 @@ pub(crate) fn cofactors<T: Real + Element>(a: &[T], n: usize, out: &mut [T]) -> 
     if det != T::ZERO && small::check_pivots(&lu, n, n).is_ok() {
         // The columns of the inverse are the rows of its transpose.
         let mut inverse = vec![T::ZERO; n * n];
-        (0..n).for_each(|i| inverse[i * n + i] = T::ONE);
+        spectra::identity(&mut inverse, n);
         T::solve_by_lu(&lu, n, &pivots, &mut inverse, n);
         for j in 0..n {
             for i in 0..n {
@@ -87,12 +87,7 @@ pub(crate) fn exponential<T: Real + Element>(a: &mut [T], n: usize, out: &mut [T
         return;
     }
     let squarings = if norm > THETA { (norm / THETA).log2().ceil() as i32 } else { 0 };
-    // In two steps, because the norm may be near the end of the range.
-    let half = squarings / 2;
-    for step in [half, squarings - half] {
-        let factor = T::power_of_two(-step);
-        a.iter_mut().for_each(|element| *element *= factor);
-    }
+    spectra::times_power(a, -squarings);
     let zeros = || vec![T::ZERO; n * n];
     let (mut a2, mut a4, mut a6, mut sum, mut odd, mut even) = (zeros(), zeros(), zeros(), zeros(), zeros(), zeros());
     product(a, a, n, Transposed::Neither, &mut a2);

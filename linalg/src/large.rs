@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::element::Real;
-use crate::small::{spoil, swap_rows};
+use crate::small::spoil;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratch};
@@ -50,10 +50,4 @@ pub(crate) fn lu<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut
         place[now[i]] = i;
         place[now[from]] = from;
     }
-}
-
-pub(crate) fn solve_by_lu<T: Real>(a: &[T], n: usize, pivots: &[usize], b: &mut [T], columns: usize) {
-    swap_rows(n, pivots, b);
-    solve_triangular(a, n, b, columns, false, true);
-    solve_triangular(a, n, b, columns, true, false);
 }

@@ -1,6 +1,7 @@
 //! QR factorizations, by Householder reflections.
 
 use crate::element::Real;
+use crate::spectra::identity;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::householder::{
     apply_block_householder_sequence_on_the_left_in_place_scratch as scratch_to_apply,
@@ -12,8 +13,7 @@ use faer::{Conj, Mat, MatMut, Par};
 pub(crate) fn qr<T: Real>(a: &mut [T], rows: usize, columns: usize, q: &mut [T], r: &mut [T]) {
     let size = rows.min(columns);
     let width = q.len().checked_div(rows).unwrap_or(0);
-    q.fill(T::ZERO);
-    (0..width).for_each(|i| q[i * rows + i] = T::ONE);
+    identity(q, rows);
     r.fill(T::ZERO);
     if size == 0 {
         return;

@@ -182,12 +182,6 @@ fn lu_of<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]
     }
 }
 
-pub(crate) fn solve_by_lu<T: Real>(a: &[T], n: usize, pivots: &[usize], b: &mut [T], columns: usize) {
-    swap_rows(n, pivots, b);
-    solve_triangular(a, n, b, columns, false, true);
-    solve_triangular(a, n, b, columns, true, false);
-}
-
 /// Swaps rows of `b` as a factorization did.
 pub(crate) fn swap_rows<T: Real>(n: usize, pivots: &[usize], b: &mut [T]) {
     for x in b.chunks_exact_mut(n.max(1)) {

@@ -153,7 +153,7 @@ fn finished<T: Real>(values: &mut [T], exponent: i32) -> Result<(), Failure> {
 }
 
 /// Multiplies by a power of two in two steps, each of which a number can hold.
-fn times_power<T: Real>(numbers: &mut [T], exponent: i32) {
+pub(crate) fn times_power<T: Real>(numbers: &mut [T], exponent: i32) {
     let half = exponent / 2;
     let (first, second) = (T::power_of_two(half), T::power_of_two(exponent - half));
     numbers.iter_mut().for_each(|number| *number = *number * first * second);
