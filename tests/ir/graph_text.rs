@@ -325,6 +325,16 @@ const CASES: &[RuleCase] = &[
         &["n0 = input: f32[2,3:1,2]\n n1 = clone(n0; \"contiguous\"): f32[2,3]"],
     ),
     (
+        "cat(x, empty) = x",
+        "$F n2 = input: f32[0]\n n3 = cat(n2, n1; 0): f32[4]",
+        &[
+            "$F n2 = cat(n0, n1; 0): f32[8]",
+            "n0 = input: f32[4:2]\n n1 = input: f32[0]\n n2 = cat(n1, n0; 0): f32[4]",
+            "n0 = input: i32[4]\n n1 = input: f32[0]\n n2 = cat(n0, n1; 0): f32[4]",
+            "n0 = input: f32[0]\n n1 = cat(n0, n0; 0): f32[0]",
+        ],
+    ),
+    (
         "relu(relu(x)) = relu(x)",
         "$F n2 = relu(n0): f32[4]\n n3 = relu(n2): f32[4]",
         &["$F n2 = relu(n0): f32[4]\n n3 = neg(n2): f32[4]\n n4 = relu(n3): f32[4]", "$F n2 = relu(n1): f32[4]"],

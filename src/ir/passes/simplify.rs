@@ -39,6 +39,15 @@ pub static RULES: &[Rewrite] = &[
         apply: |g, node, args| when(node, Op::Clone).and_then(|()| same_type(g, node, args[0])),
     },
     Rewrite {
+        name: "cat(x, empty) = x",
+        apply: |g, node, args| {
+            when(node, Op::Cat)?;
+            let mut some = args.iter().copied().filter(|&arg| g[arg].ty.numel() > 0);
+            let first = some.next()?;
+            same_type(g, node, first).filter(|_| some.next().is_none())
+        },
+    },
+    Rewrite {
         name: "relu(relu(x)) = relu(x)",
         apply: |g, node, args| when(node, Op::Relu).and_then(|()| is_call(g, args[0], Op::Relu)),
     },
