@@ -1,6 +1,6 @@
 //! QR factorizations, eigenvalues of symmetric matrices, singular values, exponentials.
 
-use super::operands::{batch, mt, need_matrices, need_square, part, shape, sizes, vector};
+use super::operands::{batch, identity, mt, need_matrices, need_square, part, shape, sizes, vector};
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -216,12 +216,10 @@ fn exponential(op: &str, a: &Tensor) -> Result<Tensor> {
 /// Products by repeated squaring. A power of 0 is the identity, and powers below 0 are those of the inverse.
 fn matrix_power(x: &Tensor, n: i64) -> Result<Tensor> {
     let op = "matrix_power";
-    let (Some(&columns), true) = (x.sizes().last(), x.dim() >= 2) else {
-        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
+    let columns = match x.sizes() {
+        &[.., rows, columns] if rows == columns => columns,
+        other => return Err(Error::shape(op, format!("shape {other:?}"), "square matrices are needed")),
     };
-    if x.sizes()[x.dim() - 2] != columns {
-        return Err(Error::shape(op, format!("shape {:?}", x.sizes()), "square matrices are needed"));
-    }
     if n < 0 {
         return matrix_power(&x.linalg_inv()?, n.checked_neg().unwrap_or(i64::MAX));
     }
@@ -238,5 +236,5 @@ fn matrix_power(x: &Tensor, n: i64) -> Result<Tensor> {
     if n == 1 {
         return x.copy();
     }
-    product.map_or_else(|| Tensor::eye(columns, x.dtype())?.to_device(x.device())?.expand(x.sizes())?.copy(), Ok)
+    product.map_or_else(|| identity(x, batch(x), columns)?.copy(), Ok)
 }

@@ -119,7 +119,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(
             "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
             |a: &Tensor, tol: &Tensor, hermitian: bool| {
-                let zero = full_on(a.device(), &[], 0.into(), Some(a.dtype()))?;
+                let zero = number(a, 0.0)?;
                 rank(a, &Tolerance::tensors("linalg.matrix_rank", a, Some(tol), Some(&zero))?, hermitian)
             },
         )?
@@ -135,6 +135,11 @@ struct Tolerance {
     relative: Tensor,
 }
 
+/// A number in the dtype and on the device of `like`.
+fn number(like: &Tensor, value: f64) -> Result<Tensor> {
+    full_on(like.device(), &[], value.into(), Some(like.dtype()))
+}
+
 /// The default of a relative tolerance.
 fn default_tolerance(a: &Tensor) -> f64 {
     let epsilon = if a.dtype() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
@@ -147,8 +152,7 @@ impl Tolerance {
         need_matrices(op, a)?;
         let absolute = absolute.unwrap_or(0.0);
         let relative = relative.unwrap_or(if absolute > 0.0 { 0.0 } else { default_tolerance(a) });
-        let number = |value: f64| full_on(a.device(), &[], value.into(), Some(a.dtype()));
-        Ok(Tolerance { op, absolute: number(absolute)?, relative: number(relative)? })
+        Ok(Tolerance { op, absolute: number(a, absolute)?, relative: number(a, relative)? })
     }
 
     fn tensors(
@@ -158,13 +162,12 @@ impl Tolerance {
         relative: Option<&Tensor>,
     ) -> Result<Tolerance> {
         need_matrices(op, a)?;
-        let number = |value: f64| full_on(a.device(), &[], value.into(), Some(a.dtype()));
-        let given = |x: Option<&Tensor>| x.map_or_else(|| number(0.0), |x| x.detach()?.to_dtype(a.dtype()));
+        let given = |x: Option<&Tensor>| x.map_or_else(|| number(a, 0.0), |x| x.detach()?.to_dtype(a.dtype()));
         let (absolute_or_0, default) = (given(absolute)?, default_tolerance(a));
         let relative = match (relative, absolute) {
             (Some(relative), _) => given(Some(relative))?,
-            (None, Some(_)) => absolute_or_0.gt(0)?.where_(0.0, number(default)?)?,
-            (None, None) => number(default)?,
+            (None, Some(_)) => absolute_or_0.gt(0)?.where_(0.0, number(a, default)?)?,
+            (None, None) => number(a, default)?,
         };
         Ok(Tolerance { op, absolute: absolute_or_0, relative })
     }
