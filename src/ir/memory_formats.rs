@@ -3,6 +3,7 @@
 //! Operators on images keep the order of their input: where channels are last in memory, they are last in the result.
 
 use super::attr::MemoryFormat;
+use super::shape::{Strides, contiguous_strides, strides_in_order};
 
 /// The memory format that strides suggest, as PyTorch reads them.
 pub(crate) fn suggested_format(sizes: &[usize], strides: &[usize]) -> MemoryFormat {
@@ -21,4 +22,12 @@ pub(crate) fn suggested_format(sizes: &[usize], strides: &[usize]) -> MemoryForm
         least = strides[dim] * sizes[dim];
     }
     format
+}
+
+/// Dense strides in a memory format, which are row-major where the format is of other dims.
+pub(crate) fn dense_strides(format: MemoryFormat, sizes: &[usize]) -> Strides {
+    match format.order() {
+        Some(order) if order.len() == sizes.len() => strides_in_order(sizes, order),
+        Some(_) | None => contiguous_strides(sizes),
+    }
 }

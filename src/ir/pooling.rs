@@ -8,11 +8,11 @@ use super::attrs::{Along, Attributes, MaxPoolIndex, Ordered};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::memory_formats::suggested_format;
+use super::memory_formats::{dense_strides, suggested_format};
 use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
-use super::shape::{Sizes, contiguous_strides, strides_in_order};
+use super::shape::{Sizes, contiguous_strides};
 use super::types::TensorType;
 use super::windows::{laid_out, padded, part};
 use crate::error::{Error, Result};
@@ -97,8 +97,7 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         }
         *size = pool.count;
     }
-    let order = format_of(input.clone(), pools.len()).order();
-    let strides = order.map_or_else(|| contiguous_strides(&sizes), |order| strides_in_order(&sizes, order));
+    let strides = dense_strides(format_of(input, pools.len()), &sizes);
     Ok(TensorType { strides, ..TensorType::contiguous(DType::I64, &sizes) })
 }
 
@@ -133,7 +132,7 @@ pub fn decompose_values(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> R
 pub fn gradient<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let x = call.args[0];
     let n_dims = read(call.attrs).len();
-    let channels_last = format_of(x.ty(), n_dims).order().is_some();
+    let channels_last = format_of(&x.ty(), n_dims).order().is_some();
     let joined = |x: Expr<'g>| {
         let sizes = x.sizes();
         let (outer, plane) = sizes.split_at(sizes.len() - n_dims);
@@ -148,7 +147,7 @@ pub fn gradient<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 }
 
 /// The memory format of the results, which are row-major unless the channels of the input are last in memory.
-fn format_of(ty: TensorType, n_dims: usize) -> MemoryFormat {
+fn format_of(ty: &TensorType, n_dims: usize) -> MemoryFormat {
     match suggested_format(&ty.sizes, &ty.strides) {
         format if ty.rank() == n_dims + 2 => format,
         _ => MemoryFormat::Contiguous,
@@ -157,10 +156,13 @@ fn format_of(ty: TensorType, n_dims: usize) -> MemoryFormat {
 
 /// `y` as [`infer`] says that it is laid out.
 fn in_format<'g>(x: Expr<'g>, y: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
-    let memory_format = format_of(x.ty(), pools.len());
+    let memory_format = format_of(&x.ty(), pools.len());
     let TensorType { sizes, strides, .. } = y.ty();
-    let wanted = memory_format.order().map_or_else(|| contiguous_strides(&sizes), |o| strides_in_order(&sizes, o));
-    if strides == wanted { y } else { y.call(Op::Clone, &[], Ordered { memory_format }.into()) }
+    if strides == dense_strides(memory_format, &sizes) {
+        y
+    } else {
+        y.call(Op::Clone, &[], Ordered { memory_format }.into())
+    }
 }
 
 /// The greatest elements of windows, and their places.

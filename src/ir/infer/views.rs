@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::ir::attr::{Attrs, MemoryFormat};
 use crate::ir::attrs::{Along, Attributes, Overlay};
-use crate::ir::memory_formats::suggested_format;
+use crate::ir::memory_formats::{dense_strides, suggested_format};
 use crate::ir::row::{Call, Meaning, ViewRule};
 use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
 use crate::ir::types::TensorType;
@@ -79,10 +79,8 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     // Images that all have the channels last keep them there.
     let mut formats = call.args.iter().map(|arg| suggested_format(&arg.sizes, &arg.strides));
     let format = formats.next().filter(|&first| formats.all(|format| format == first));
-    let order = format.and_then(MemoryFormat::order).filter(|order| order.len() == sizes.len());
-    let strides = order.map(|order| shape::strides_in_order(&sizes, order));
-    let row_major = TensorType::contiguous(dtype, &sizes);
-    Ok(strides.map_or_else(|| row_major.clone(), |strides| TensorType { strides, ..row_major.clone() }))
+    let strides = dense_strides(format.unwrap_or(MemoryFormat::Contiguous), &sizes);
+    Ok(TensorType { strides, ..TensorType::contiguous(dtype, &sizes) })
 }
 
 /// The type of an overlay. The window must be inside the first operand, and its elements must not overlap.
