@@ -29,4 +29,4 @@ cd ..
 export ARRAY_API_TESTS_MODULE=opfuse.array_api
 export ARRAY_API_TESTS_SKIP_DTYPES=uint16,uint32,uint64,complex64,complex128
 PYTHONPATH=$plugin "$python" -m pytest array_api_tests -q -p expected -p no:cacheprovider \
-    --max-examples "${OPFUSE_ARRAY_API_EXAMPLES:-10}" --disable-extension linalg --disable-extension fft
+    --max-examples "${OPFUSE_ARRAY_API_EXAMPLES:-10}" --disable-extension fft

@@ -52,6 +52,32 @@ def test_searches_sets_and_sorts():
     assert [part.tolist() for part in xp.nonzero(x == 3)] == [[0, 2]]
 
 
+def test_linear_algebra():
+    a = xp.asarray([[4.0, 2.0], [2.0, 3.0]], dtype=xp.float64)
+    found = xp.linalg.eigh(a)
+    back = found.eigenvectors @ (found.eigenvalues.unsqueeze(1) * xp.matrix_transpose(found.eigenvectors))
+    assert float(xp.max(xp.abs(back - a))) < 1e-14
+    # One dim is one vector, and two dims are a matrix for each of a stack.
+    stack = xp.stack([a, xp.linalg.inv(a)])
+    assert xp.linalg.solve(stack, a[0]).shape == (2, 2)
+    assert xp.linalg.solve(stack, a).shape == (2, 2, 2)
+    assert xp.linalg.solve(stack, a)[0].tolist() == xp.eye(2).tolist()
+    assert xp.linalg.matrix_rank(xp.zeros((3, 2)), rtol=xp.asarray(0.5)).tolist() == 0
+    assert xp.linalg.vector_norm(xp.asarray([-2.0, 0.0]), axis=()).tolist() == [2.0, 0.0]
+    assert xp.linalg.vector_norm(xp.asarray([-2.0, 0.0]), axis=(), ord=0).tolist() == [1.0, 0.0]
+    with pytest.raises(TypeError, match="cholesky: .*int64"):
+        xp.linalg.cholesky(xp.eye(2, dtype=xp.int64))
+    with pytest.raises(ValueError, match="mode"):
+        xp.linalg.qr(a, mode="r")
+    with pytest.raises(IndexError, match="axis 0"):
+        xp.linalg.cross(a, a, axis=0)
+
+
+def test_diagonals_beyond_int64_are_zero():
+    assert xp.eye(2, k=2**63).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert xp.eye(2, 3, k=-(2**70)).tolist() == [[0.0] * 3] * 2
+
+
 def test_odd_numbers():
     x = xp.asarray([-0.0, 0.0, math.nan, -math.inf])
     assert xp.signbit(x).tolist()[:2] == [True, False]

@@ -97,6 +97,8 @@ def eye(
 ) -> Tensor:
     """Ones on the diagonal `k`, and zeros."""
     n_cols = n_rows if n_cols is None else n_cols
+    # All diagonals beyond the corners are alike, and a number of Python may be beyond int64.
+    k = builtins.max(-n_rows, builtins.min(k, n_cols))
     rows, columns = ops.arange(n_rows), ops.arange(n_cols)
     return (columns == (rows + k).unsqueeze(1)).to(dtype or float32)
 
