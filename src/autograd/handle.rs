@@ -149,6 +149,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has several elements or does not require gradients, or if saved values were freed or written to.
+    #[track_caller]
     pub fn backward(&self) -> Result<()> {
         backward(&[self], &[], GradOptions::default())
     }
@@ -158,6 +159,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Same as [`Tensor::backward`], except that several elements are allowed. Also if the gradient has another shape.
+    #[track_caller]
     pub fn backward_with(&self, gradient: &Tensor) -> Result<()> {
         backward(&[self], &[Some(gradient)], GradOptions::default())
     }

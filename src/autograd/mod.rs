@@ -48,6 +48,7 @@ use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
+use crate::profile::stands_for;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use engine::Options;
@@ -88,12 +89,14 @@ pub struct GradOptions {
 /// # Errors
 /// If an output does not require gradients, if a gradient in `grad_outputs` is missing or has another shape, if an
 /// input was not used, or if saved values were freed or written to.
+#[track_caller]
 pub fn grad(
     outputs: &[&Tensor],
     inputs: &[&Tensor],
     grad_outputs: &[Option<&Tensor>],
     options: GradOptions,
 ) -> Result<Vec<Option<Tensor>>> {
+    let _place = stands_for();
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
     let edge_of = |input: &&Tensor| match gradient_edge(input)? {
         Some(edge) => {
@@ -135,7 +138,9 @@ pub(crate) fn contributions(
 ///
 /// # Errors
 /// Same as [`grad`]. Leaves keep what they accumulated before an error.
+#[track_caller]
 pub fn backward(outputs: &[&Tensor], grad_outputs: &[Option<&Tensor>], options: GradOptions) -> Result<()> {
+    let _place = stands_for();
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
     engine::run(roots, options.into())
 }

@@ -22,6 +22,7 @@ use crate::ir::{Attr, Graph, NodeId, NodeKind, Op, SideTable};
 use crate::ops::derivative::{Formula, Needs, formula};
 use crate::ops::factories::made_on;
 use crate::ops::part_place::PartPlace;
+use crate::profile::Place;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -168,7 +169,8 @@ pub(crate) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result
     }
 }
 
-/// The values of a graph on tensors, called op by op. If a call fails, its error, and the values of those before it.
+/// The values of a graph on tensors, called op by op. If a call fails, its error, which says where the call was
+/// recorded, and the values of those before it.
 pub(crate) fn replay_until(
     graph: &Graph,
     inputs: &[Tensor],
@@ -177,7 +179,7 @@ pub(crate) fn replay_until(
     // The dtypes are those of the recorded call, whatever autocast and the default dtype are now.
     let _as_recorded = exclude(AUTOCAST_KEYS | KeySet::of(DispatchKey::PreDispatch));
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();
-    for (_, node) in graph.nodes() {
+    for (id, node) in graph.nodes() {
         let value = match node.kind {
             NodeKind::Input(index) => Ok(inputs[index as usize].clone()),
             NodeKind::Number(number) => Tensor::number(number),
@@ -189,8 +191,17 @@ pub(crate) fn replay_until(
         };
         match value {
             Ok(value) => values.push(value),
-            Err(error) => return (values, Some(error)),
+            Err(error) => return (values, Some(recorded_at(graph, id, error))),
         };
     }
     (values, None)
+}
+
+/// An error of a node of a graph, with the place of the recorded call.
+#[cold]
+fn recorded_at(graph: &Graph, node: NodeId, error: Error) -> Error {
+    match graph.place(node).map(Place::recorded) {
+        Some(place) => error.recorded_at(&place),
+        None => error,
+    }
 }

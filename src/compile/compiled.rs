@@ -9,6 +9,7 @@ use super::capture::{self, Capture};
 use super::cells::{Break, Building, Captured, Cell, Cells, Counts, Found, lock};
 use super::entry::Entry;
 use super::explain::Explain;
+use super::failure::{as_located, is_of_memory};
 use super::numbers::Outline;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::panics::{applied, guarded};
@@ -149,7 +150,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             self.count(|cells| cells.runs_template(template.clone(), is_captured));
             let ran = guarded(|| program.run_with(&tensors, lifted.as_deref().unwrap_or(program.lifted())));
             return Some(match ran {
-                Err(error) if program.has_effects() && !is_of_memory(&error) => applied(&self.function, inputs),
+                Err(error) if program.has_effects() && !is_of_memory(&error) => self.fail(inputs, &error),
                 Err(error) => Err(error),
                 Ok(flat) => flat.tree_unflatten().ok_or_else(other_outputs),
             });
@@ -226,9 +227,15 @@ impl<A, F: Function<A>> Compiled<F, A> {
     fn run_or_fail(&self, program: &Program, inputs: &Flat, keys: &[Tensor]) -> Result<F::Output> {
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         match Self::run_program(program, &tensors, keys) {
-            Err(error) if program.has_effects() && !is_of_memory(&error) => applied(&self.function, inputs),
+            Err(error) if program.has_effects() && !is_of_memory(&error) => self.fail(inputs, &error),
             result => result,
         }
+    }
+
+    /// Runs the function eagerly after its program has failed with this error.
+    #[cold]
+    fn fail(&self, inputs: &Flat, failed: &Error) -> Result<F::Output> {
+        applied(&self.function, inputs).map_err(|error| as_located(error, failed))
     }
 
     /// Why this call bypasses the cache and runs eagerly, if it does.
@@ -571,11 +578,6 @@ fn with_originals<R: TensorStruct>(output: R, handles: &[Tensor], originals: &[T
         }
     }
     if is_other { flat.tree_unflatten().ok_or_else(other_outputs) } else { Ok(output) }
-}
-
-/// Whether an error says nothing about values.
-fn is_of_memory(error: &Error) -> bool {
-    matches!(error, Error::OutOfMemory { .. } | Error::Panicked { .. })
 }
 
 fn other_outputs() -> Error {

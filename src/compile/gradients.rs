@@ -8,13 +8,14 @@
 //! contributed before, the program returns its contributions one by one too. So the sum has eager's bits.
 
 use super::explain::Explain;
+use super::failure::located;
 use super::passes_page::Subject;
 use super::program::Joint;
 use super::tuning::{Settings, Tuned};
 use crate::autograd::{GradientProgram, KeptTensors, ProgramHistory, Request, Tape, Values, record_program, replay};
 use crate::device::Device;
 use crate::eager::{self, Argument};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::attrs::{Full, ints};
 use crate::ir::passes::{Halves, Kept, extract, omit};
 use crate::ir::{Attr, Attrs, Graph, NodeId, Op, Scalar, TensorType};
@@ -306,7 +307,10 @@ impl GradientProgram for Gradients {
         };
         let read = variant.inputs.iter().map(read).collect::<Result<SmallVec<[Tensor; 8]>>>()?;
         let arrays: SmallVec<[&Array; 8]> = read.iter().map(Tensor::array).collect();
-        let results: Vec<Tensor> = tuned.run(&arrays)?.into_iter().map(Tensor::from_array).collect();
+        let failed =
+            |error: Error| located(error, &tuned.built().traced, &read.iter().collect::<SmallVec<[&Tensor; 8]>>());
+        let results = tuned.run(&arrays).map_err(failed)?;
+        let results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
         Ok(variant.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
 

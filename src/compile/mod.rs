@@ -11,6 +11,7 @@ pub(crate) mod compiled;
 pub mod disk;
 mod entry;
 pub mod explain;
+mod failure;
 mod gradients;
 pub(crate) mod guard;
 mod numbers;

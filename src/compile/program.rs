@@ -5,6 +5,7 @@
 //! too; see [`Gradients`].
 
 use super::explain::Explain;
+use super::failure::located;
 use super::gradients::{Gradient, Gradients};
 use super::numbers::are_alike;
 use super::output_form::OutputForm;
@@ -331,7 +332,7 @@ impl Program {
             for tensor in inputs {
                 arrays.push(tensor.array());
             }
-            let results = run(&self.tuned, &arrays)?;
+            let results = run(&self.tuned, &arrays).map_err(|error| self.located(error, inputs))?;
             return Ok(Flat { tensors: tensors_of(results), words: self.words() });
         }
         let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
@@ -349,7 +350,8 @@ impl Program {
             arrays.push(tensor.array());
         }
         let checked = self.written.iter().try_for_each(|&input| all[input].check_write());
-        let ran = checked.and_then(|()| run(&self.tuned, &arrays));
+        let run = || run(&self.tuned, &arrays).map_err(|error| self.located(error, &all));
+        let ran = checked.and_then(|()| run());
         let mut results = ran.inspect_err(|_| self.take_back_draws(&lifted))?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
@@ -376,6 +378,12 @@ impl Program {
         }
         results.truncate(self.n_results);
         Ok(Flat { tensors: results, words: self.words() })
+    }
+
+    /// An error of the executable on these inputs, with the place of the call that failed.
+    #[cold]
+    fn located(&self, error: Error, inputs: &[&Tensor]) -> Error {
+        located(error, &self.tuned.built().traced, inputs)
     }
 
     fn words(&self) -> Words {

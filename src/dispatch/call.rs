@@ -44,14 +44,19 @@ pub(super) fn is_located(keys: KeySet) -> bool {
     !(keys & LOCATED).is_empty()
 }
 
-/// Notes the caller of the calling function, if a trace or a profile will see the call.
+/// Notes the caller of the calling function, if a trace or a profile will see the call of `operator`.
 #[inline(always)]
 #[track_caller]
-pub(super) fn located(keys: KeySet) -> Option<Located> {
-    if is_located(keys) { Some(locate()) } else { None }
+pub(super) fn located(keys: KeySet, operator: &Operator) -> Option<Located> {
+    if is_located(keys) { Some(locate(operator.composite_name())) } else { None }
 }
 
 impl Operator {
+    /// The name, if the operator is made of others: it is no row of the op table.
+    pub(crate) fn composite_name(&self) -> Option<&str> {
+        if self.row().is_some() { None } else { Some(&self.name().name) }
+    }
+
     /// The keys that decide a call on this thread whose tensors have the keys `arguments`.
     #[inline]
     pub fn call_key_set(&self, arguments: KeySet) -> KeySet {
@@ -84,7 +89,7 @@ impl Operator {
     #[track_caller]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
-        let _place = located(keys);
+        let _place = located(keys, self);
         let (keys, _) = self.select(keys, |condition| arguments.any_tensor(condition));
         self.dispatch(Origin::Call, keys, arguments)
     }
@@ -123,7 +128,7 @@ impl Operator {
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
         let keys = self.call_key_set(arguments);
-        let _place = located(keys);
+        let _place = located(keys, self);
         let (keys, _) = self.select(keys, |condition| stack.iter().any(|value| value.any_tensor(condition)));
         self.dispatch_boxed(Origin::Call, keys, stack)
     }

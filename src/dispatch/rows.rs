@@ -41,7 +41,7 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
 #[inline(never)]
 #[track_caller]
 fn run_located(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-    let _place = locate();
+    let _place = locate(None);
     run(op, operator, keys, tensors, attrs)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) 
     let _current = DeviceGuard::new(gpu)?;
     let operator = operator(op)?;
     let keys = operator.call_key_set(KeySet::of(DispatchKey::CUDA));
-    let _place = located(keys);
+    let _place = located(keys, operator);
     run(op, operator, keys, tensors, attrs)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn call_write(
     (usual, write): (RowFn, WriteFn),
 ) -> Result<()> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
-    let _place = located(keys);
+    let _place = located(keys, operator);
     let (keys, kernel) = operator.select(keys, |condition| tensors.iter().any(|tensor| condition(tensor)));
     match kernel.and_then(Kernel::row) {
         Some(kernel) if std::ptr::fn_addr_eq(kernel, usual) => write(op, tensors, attrs),

@@ -41,7 +41,7 @@ pub enum Error {
         hint: String,
     },
     /// A dimension or an index lies outside its range.
-    #[error("{op}: {what} out of range (expected to be in range of [{low}, {high}], but got {got})")]
+    #[error("{op}: {what} out of range (expected to be in range of [{low}, {high}], but got {got}){place}")]
     OutOfRange {
         /// The operator that was called.
         op: String,
@@ -53,6 +53,8 @@ pub enum Error {
         high: i64,
         /// The value found.
         got: i64,
+        /// Where the call was recorded, in words, if a compiled function made it. Empty otherwise.
+        place: String,
     },
     /// Indices, or a dimension, that select nothing of a tensor.
     #[error("{op}: {what}; {hint}")]
@@ -190,6 +192,9 @@ pub enum Error {
     },
 }
 
+/// How the place of a recorded call begins.
+const RECORDED: &str = " (recorded ";
+
 /// The operator in front of a message, if there was one.
 fn of_call(call: &str) -> String {
     if call.is_empty() { String::new() } else { format!("{call}: ") }
@@ -220,6 +225,45 @@ impl Error {
             *call = describe();
         }
         self
+    }
+
+    /// Says where the call was recorded that failed in a compiled function: appends `place`, unless a place is there.
+    /// Errors that no value causes stay as they are.
+    pub(crate) fn recorded_at(mut self, place: &str) -> Error {
+        if self.recorded_place().is_none()
+            && let Some(end) = self.end_mut()
+        {
+            end.push_str(place);
+        }
+        self
+    }
+
+    /// What [`Error::recorded_at`] has appended.
+    pub(crate) fn recorded_place(&self) -> Option<String> {
+        let text = self.to_string();
+        text.rfind(RECORDED).and_then(|at| text.get(at..)).map(str::to_string)
+    }
+
+    /// The end of the text, where that is a part of its own.
+    fn end_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Error::OutOfRange { place, .. } => Some(place),
+            Error::Shape { hint, .. }
+            | Error::Index { hint, .. }
+            | Error::DType { hint, .. }
+            | Error::Device { hint, .. }
+            | Error::LinearAlgebra { hint, .. } => Some(hint),
+            Error::NotImplemented { what, .. } | Error::Argument { what, .. } => Some(what),
+            Error::Broadcast { .. }
+            | Error::Registration { .. }
+            | Error::Parse { .. }
+            | Error::Invalid { .. }
+            | Error::File { .. }
+            | Error::OutOfMemory { .. }
+            | Error::Called { .. }
+            | Error::Panicked { .. }
+            | Error::Internal { .. } => None,
+        }
     }
 
     /// An [`Error::Shape`] from its parts.

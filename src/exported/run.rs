@@ -54,7 +54,11 @@ impl Step {
         }
         let (file, rest) = self.place.split_once(':')?;
         let line = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-        Some(profile::locate_in_file(&file.into(), line))
+        let composite = match &self.call {
+            Call::Operator(operator) => operator.composite_name(),
+            Call::Number(_) | Call::Control(_) | Call::Map(_) => None,
+        };
+        Some(profile::locate_in_file(&file.into(), line, composite))
     }
 
     fn run(&self, values: &mut Values) -> Result<()> {

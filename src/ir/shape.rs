@@ -101,6 +101,7 @@ pub fn normalize_dim(op: &str, dim: i64, rank: usize) -> Result<usize> {
     let bound = rank.max(1) as i64;
     if dim < -bound || dim >= bound {
         return Err(Error::OutOfRange {
+            place: String::new(),
             op: op.into(),
             what: "Dimension".into(),
             low: -bound,

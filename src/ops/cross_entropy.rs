@@ -236,7 +236,7 @@ impl Picked {
 fn as_target(op: &str, error: Error) -> Error {
     match error {
         Error::OutOfRange { low, high, got, .. } => {
-            Error::OutOfRange { op: op.into(), what: "target".into(), low, high, got }
+            Error::OutOfRange { place: String::new(), op: op.into(), what: "target".into(), low, high, got }
         }
         Error::Argument { what, .. } if what.contains("out of bounds") => {
             Error::index(op, format!("target out of range: {what}"), "targets name classes")

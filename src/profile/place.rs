@@ -17,8 +17,47 @@ pub struct Place {
     pub file: Cow<'static, str>,
     /// The line, from 1.
     pub line: u32,
+    /// The column, from 1, or 0 if it is not known.
+    pub column: u32,
     /// The named parts around it, the outermost first, such as `encoder/attention`. Empty if there are none.
     pub scope: Arc<str>,
+    /// The operator that was called there, if it is made of others, such as `cross_entropy_loss`. Empty for any other.
+    pub operator: Arc<str>,
+}
+
+impl Place {
+    /// Where a call was recorded, for the text of its error: ` (recorded at src/main.rs:12:5, as part of layer_norm)`.
+    /// Empty if it is not known. A line of this crate says nothing to a user.
+    pub(crate) fn recorded(&self) -> String {
+        let line = match self.column {
+            0 => format!(" at {}:{}", self.file, self.line),
+            column => format!(" at {}:{}:{column}", self.file, self.line),
+        };
+        let line = if self.is_own() { String::new() } else { line };
+        let scope = if self.scope.is_empty() { String::new() } else { format!(" in {}", self.scope) };
+        let comma = if line.is_empty() && scope.is_empty() { "" } else { "," };
+        let of = if self.operator.is_empty() { String::new() } else { format!("{comma} as part of {}", self.operator) };
+        match format!("{line}{scope}{of}") {
+            nothing if nothing.is_empty() => nothing,
+            place => format!(" (recorded{place})"),
+        }
+    }
+
+    /// Whether both are calls in the same line and the same named part.
+    pub(crate) fn is_same_line(&self, other: &Place) -> bool {
+        (&self.file, self.line, &self.scope) == (&other.file, other.line, &other.scope)
+    }
+
+    /// Whether the line is one of this crate.
+    fn is_own(&self) -> bool {
+        is_own(&self.file)
+    }
+}
+
+/// Whether a file is one of this crate, which the compiler names as it names this one.
+fn is_own(file: &str) -> bool {
+    let root = file!().strip_suffix("src/profile/place.rs");
+    root.and_then(|root| file.strip_prefix(root)).is_some_and(|rest| rest.starts_with("src/"))
 }
 
 impl fmt::Display for Place {
@@ -28,7 +67,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where the outermost call in progress stands.
+/// Where the outermost call in progress stands, and the composite operator that it is a call of.
+#[derive(Clone)]
+struct Call {
+    at: Caller,
+    operator: Option<Arc<str>>,
+}
+
 #[derive(Clone)]
 enum Caller {
     Rust(&'static Location<'static>),
@@ -39,7 +84,9 @@ enum Caller {
 thread_local! {
     /// Whether a call in progress has noted its caller.
     static IS_KNOWN: Cell<bool> = const { Cell::new(false) };
-    static CALLER: RefCell<Option<Caller>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    /// The call of the crate that makes calls of operators for the user, such as `backward`.
+    static AROUND: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
     /// The named parts around the code that runs, as one path.
     static SCOPE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
@@ -58,26 +105,51 @@ impl Drop for Located {
     }
 }
 
-fn locate_at(caller: impl FnOnce() -> Caller) -> Located {
+fn locate_at(call: impl FnOnce() -> Call) -> Located {
     let is_outermost = !IS_KNOWN.replace(true);
     if is_outermost {
-        let caller = caller();
-        drop(CALLER.try_with(|known| known.replace(Some(caller))));
+        let call = call();
+        drop(CALL.try_with(|known| known.replace(Some(call))));
     }
     Located { is_outermost, not_send: PhantomData }
 }
 
-/// Notes the caller of the calling function, unless it is inside another call that is noted.
+/// Notes the caller of the calling function, unless it is inside another call that is noted. `composite` is the name of
+/// the operator that is called, if it is made of others.
 #[cold]
 #[track_caller]
-pub(crate) fn locate() -> Located {
+pub(crate) fn locate(composite: Option<&str>) -> Located {
     let location = Location::caller();
-    locate_at(|| Caller::Rust(location))
+    locate_at(|| Call { at: Caller::Rust(location), operator: composite.map(of_user) })
 }
 
-/// Notes a line of a program that a file holds.
-pub(crate) fn locate_in_file(file: &Arc<str>, line: u32) -> Located {
-    locate_at(|| Caller::File(file.clone(), line))
+/// Notes a line of a program that a file holds. `composite` is as for [`locate`].
+pub(crate) fn locate_in_file(file: &Arc<str>, line: u32, composite: Option<&str>) -> Located {
+    locate_at(|| Call { at: Caller::File(file.clone(), line), operator: composite.map(of_user) })
+}
+
+/// The name of an operator as users know it.
+fn of_user(name: &str) -> Arc<str> {
+    name.strip_prefix("aten::").unwrap_or(name).into()
+}
+
+/// Says that calls of operators which the crate makes until the guard is dropped stand where the calling function is
+/// called.
+#[track_caller]
+pub(crate) fn stands_for() -> StandsFor {
+    StandsFor { before: AROUND.replace(Some(Location::caller())), not_send: PhantomData }
+}
+
+/// Ends what [`stands_for`] said.
+pub(crate) struct StandsFor {
+    before: Option<&'static Location<'static>>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for StandsFor {
+    fn drop(&mut self) {
+        AROUND.set(self.before);
+    }
 }
 
 /// The place of the outermost call in progress.
@@ -86,11 +158,16 @@ pub(crate) fn place() -> Option<Place> {
         return None;
     }
     let scope = || SCOPE.try_with(|scope| scope.borrow().clone()).ok().flatten().unwrap_or_default();
-    let caller = CALLER.try_with(|caller| caller.borrow().clone()).ok().flatten()?;
-    Some(match caller {
-        Caller::Rust(location) => Place { file: location.file().into(), line: location.line(), scope: scope() },
-        Caller::File(file, line) => Place { file: Cow::Owned(file.to_string()), line, scope: scope() },
-    })
+    let Call { at, operator } = CALL.try_with(|call| call.borrow().clone()).ok().flatten()?;
+    let (file, line, column) = match at {
+        Caller::Rust(location) => {
+            let around = AROUND.get().filter(|_| is_own(location.file()));
+            let location = around.unwrap_or(location);
+            (location.file().into(), location.line(), location.column())
+        }
+        Caller::File(file, line) => (Cow::Owned(file.to_string()), line, 0),
+    };
+    Some(Place { file, line, column, scope: scope(), operator: operator.unwrap_or_default() })
 }
 
 /// A number that tells places apart, without making them.
@@ -98,7 +175,7 @@ pub(crate) fn place_key() -> u64 {
     if !IS_KNOWN.get() {
         return 0;
     }
-    let caller = CALLER.try_with(|caller| match &*caller.borrow() {
+    let caller = CALL.try_with(|call| match call.borrow().as_ref().map(|call| &call.at) {
         Some(Caller::Rust(location)) => std::ptr::from_ref(*location).addr() as u64,
         Some(Caller::File(file, line)) => super::recorder::key_of(file).wrapping_add(u64::from(*line)),
         None => 0,

@@ -4,9 +4,12 @@
 mod bits;
 mod calibration;
 mod capture;
+mod error_places;
 mod explain;
 mod functions;
 mod places;
 mod profile;
+#[path = "../common/unplaced.rs"]
+mod unplaced;
 #[path = "../common/values.rs"]
 mod values;

@@ -7,6 +7,7 @@ use super::known::is_documented;
 use super::program::{After, Settings};
 use crate::bits::bits;
 use crate::panics::message;
+use crate::unplaced::unplaced;
 use opfuse::autograd::{GradOptions, grad};
 use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Determinism, Stance, compile_with, stance};
 use opfuse::device::pool;
@@ -460,10 +461,10 @@ fn shown(bits: Result<Vec<u64>>) -> String {
     }
 }
 
-/// The kind of an error, and its text.
+/// The kind of an error, and its text. Compiled calls also say where the call was recorded, which eager calls do not.
 fn shown_error(error: &Error) -> String {
     let kind = format!("{error:?}");
-    format!("error {}: {error}", kind.split([' ', '{']).next().unwrap_or_default())
+    format!("error {}: {}", kind.split([' ', '{']).next().unwrap_or_default(), unplaced(error))
 }
 
 /// Whether both are errors of one kind; their texts may name other versions, values or operators.

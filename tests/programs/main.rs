@@ -29,6 +29,8 @@ mod program;
 #[path = "../same_bits/random.rs"]
 mod random;
 mod shrink;
+#[path = "../common/unplaced.rs"]
+mod unplaced;
 #[path = "../same_bits/values.rs"]
 mod values;
 

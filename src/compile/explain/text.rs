@@ -74,7 +74,7 @@ impl Explain {
                 let (producer, consumer) = (self.name(edge.producer), self.name(edge.consumer));
                 write!(f, "not fused: {producer} -> {consumer} ({bytes} bytes): {reason}")?;
                 match [edge.producer, edge.consumer].map(|node| self.place(node)) {
-                    [Some(one), Some(other)] if one != other => writeln!(f, "; {one} -> {other}")?,
+                    [Some(one), Some(other)] if !one.is_same_line(other) => writeln!(f, "; {one} -> {other}")?,
                     [_, Some(place)] | [Some(place), None] => writeln!(f, "; at {place}")?,
                     [None, None] => writeln!(f)?,
                 }
@@ -109,7 +109,7 @@ impl Explain {
     pub(super) fn lines(&self, group: &Group) -> String {
         let mut places: Vec<&Place> = Vec::new();
         for place in group.nodes.iter().filter_map(|&node| self.place(node)) {
-            if !places.contains(&place) {
+            if !places.iter().any(|other| other.is_same_line(place)) {
                 places.push(place);
             }
         }

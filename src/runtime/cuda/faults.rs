@@ -56,6 +56,7 @@ pub(super) fn error(found: &Found) -> Error {
         );
     }
     let outside = |op: &str, what: String, low: i64| Error::OutOfRange {
+        place: String::new(),
         op: op.into(),
         what: format!("{what} ({origin})"),
         low,

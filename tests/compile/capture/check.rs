@@ -1,5 +1,6 @@
 //! One case, eagerly and compiled: the same results, errors, strides, aliases, writes and draws at every call.
 
+use crate::unplaced::unplaced;
 use opfuse::compile::{BreakPolicy, CompileOptions, Counts, Stance};
 use opfuse::device::Device;
 use opfuse::{DType, Generator, Reason, Result, Tensor, compile_with};
@@ -125,7 +126,7 @@ impl Side {
                     seen.push(format!("output {index}: {} aliases {:?}", look(output), aliases.collect::<Vec<_>>()));
                 }
             }
-            Err(error) => seen.push(format!("error: {error}")),
+            Err(error) => seen.push(format!("error: {}", unplaced(error))),
         }
         seen.extend(inputs.iter().enumerate().map(|(index, input)| format!("input {index}: {}", look(input))));
         seen.push(format!("weight: {}", look(&self.world.weight)));

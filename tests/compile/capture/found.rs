@@ -3,6 +3,7 @@
 use super::check::ramp;
 use super::twins::{Twins, check_all, leaf_and_buffer};
 use crate::bits::bits;
+use crate::unplaced::unplaced;
 use opfuse::autograd::{GradOptions, grad, no_grad};
 use opfuse::{DType, Result, Tensor, compile};
 
@@ -70,7 +71,7 @@ fn zero_divisors_are_found_in_values_that_are_overwritten() -> Result<()> {
         let f = compile(function);
         for zero in [5i64, 0, 5, 0] {
             let x = Tensor::try_from(vec![3i64, 4, zero])?;
-            let text = |result: Result<Tensor>| result.and_then(|y| bits(&y)).map_err(|error| error.to_string());
+            let text = |result: Result<Tensor>| result.and_then(|y| bits(&y)).map_err(|error| unplaced(&error));
             assert_eq!(text(f.call(&x)), text(function(&x)), "{name}, {zero}");
         }
     }
@@ -254,7 +255,7 @@ fn indices_out_of_range_are_found_where_a_part_is_used() -> Result<()> {
         let f = compile(function);
         for bad in [1i64, 9, 2, -9] {
             let (x, index) = (ramp(&[4, 2], 1)?, Tensor::try_from(vec![0i64, 3, bad])?);
-            let text = |result: Result<Tensor>| result.and_then(|y| bits(&y)).map_err(|error| error.to_string());
+            let text = |result: Result<Tensor>| result.and_then(|y| bits(&y)).map_err(|error| unplaced(&error));
             assert_eq!(text(f.call((&x, &index))), text(function(&x, &index)), "{name}, {bad}");
         }
     }

@@ -1,6 +1,7 @@
 //! Loads at computed indices on every tier: values, and indices that are out of range.
 
 use super::check::look;
+use crate::unplaced::unplaced;
 use opfuse::compile::{CompileOptions, compile_with};
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::{DType, Result, Tensor};
@@ -41,7 +42,7 @@ fn indexed_loads_have_eagers_values_on_every_tier() -> Result<()> {
                     let at = if wide { indices(None)? } else { indices(None)?.to_dtype(DType::I32)? };
                     let x = source(dtype)?;
                     let (found, expected) = (f.call((&x, &at)), pick(&x, &at));
-                    let text = |result: Result<Tensor>| result.map_or_else(|error| error.to_string(), |y| look(&y));
+                    let text = |result: Result<Tensor>| result.map_or_else(|error| unplaced(&error), |y| look(&y));
                     assert_eq!(text(found), text(expected), "{name} of {dtype} on {tier}");
                 }
             }
@@ -60,7 +61,7 @@ fn indices_out_of_range_are_errors_on_every_tier() -> Result<()> {
                 for index in [-1000, 1 << 40, i64::MIN, i64::MAX, 50] {
                     let at = indices(Some((place, index)))?;
                     let (found, expected) = (f.call((&x, &at)), pick(&x, &at));
-                    let text = |result: Result<Tensor>| result.map_or_else(|error| error.to_string(), |y| look(&y));
+                    let text = |result: Result<Tensor>| result.map_or_else(|error| unplaced(&error), |y| look(&y));
                     assert_eq!(text(found), text(expected), "{name}: {index} at {place} on {tier}");
                 }
             }

@@ -2,6 +2,7 @@
 //! later reader. If it has one, they still have eager's bits and effects.
 
 use super::check::{look, ramp};
+use crate::unplaced::unplaced;
 use opfuse::autograd::no_grad;
 use opfuse::compile::explain::Explain;
 use opfuse::compile::{CompileOptions, Tuning, compile, compile_with};
@@ -477,7 +478,7 @@ fn old_values_that_are_needed_are_kept() -> Result<()> {
         for place in [3i64, 0, 16, 5] {
             let at = Tensor::from_slice(&[place], &[1])?;
             let (found, expected) = (f.call((&x, &y, &at)), step(&v, &w, &at));
-            let text = |result: Result<Tensor>| result.map_or_else(|error| error.to_string(), |tensor| look(&tensor));
+            let text = |result: Result<Tensor>| result.map_or_else(|error| unplaced(&error), |tensor| look(&tensor));
             assert_eq!(text(found), text(expected), "{name}, index {place}");
             assert_eq!([look(&x), look(&y)], [look(&v), look(&w)], "{name}, index {place}");
         }

@@ -6,6 +6,7 @@
 
 use super::check::ramp;
 use crate::bits::bits;
+use crate::unplaced::unplaced;
 use opfuse::compile::{CompileOptions, compile_with};
 use opfuse::{Compiled, Error, Result, Tensor, manual_seed};
 use std::sync::Arc;
@@ -103,7 +104,7 @@ fn observe(inputs: &[Tensor], captured: &[Tensor], run: impl FnOnce() -> Result<
     let results = match &outputs {
         Ok(outputs) => outputs,
         Err(error) => {
-            seen.push(format!("error {error}"));
+            seen.push(format!("error {}", unplaced(error)));
             &empty
         }
     };
