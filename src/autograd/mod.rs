@@ -42,6 +42,7 @@ pub(crate) use program::{GradientProgram, KeptTensors, ProgramHistory, Request, 
 pub(crate) use row::{replay, replay_until};
 pub(crate) use tape::{Tape, leads_to, reached};
 pub(crate) use views::{Tensors, is_unrecorded_view};
+pub(crate) use without_derivative::record as record_without_derivative;
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;

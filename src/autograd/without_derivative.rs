@@ -29,11 +29,19 @@ pub(super) fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> 
         let _below = below_autograd();
         operator.redispatch_boxed(below, stack)?;
     }
+    record(operator, &operands, stack)
+}
+
+/// Gives the results of a call a node whose backward is an error, if an operand requires gradients.
+///
+/// # Errors
+/// If the history of an operand cannot be recomputed.
+pub(crate) fn record(operator: &Operator, operands: &[Tensor], results: &Stack) -> Result<()> {
     // What is handed on, or lies in an operand, keeps the history it has.
     let is_new = |result: &&Tensor| !operands.iter().any(|operand| operand.has_storage_of(result));
     let results: SmallVec<[&Tensor; 2]> =
-        stack.iter().flat_map(Value::tensors).filter(|result| result.dtype().is_float()).filter(is_new).collect();
-    if results.is_empty() {
+        results.iter().flat_map(Value::tensors).filter(|result| result.dtype().is_float()).filter(is_new).collect();
+    if results.is_empty() || !operands.iter().any(is_wanted) {
         return Ok(());
     }
     let next = operands.iter().map(gradient_edge).collect::<Result<SmallVec<[Option<Edge>; 2]>>>()?;

@@ -9,7 +9,7 @@ use super::capture::{self, Capture};
 use super::cells::{Break, Building, Captured, Cell, Cells, Counts, Found, lock};
 use super::entry::Entry;
 use super::explain::Explain;
-use super::failure::{as_located, is_of_memory};
+use super::failure::{as_located, is_of_memory, refused};
 use super::numbers::Outline;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::panics::{applied, guarded};
@@ -29,8 +29,7 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, TensorStruct};
 use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
-use crate::transforms::tracer::GradientsBefore;
-use crate::transforms::tracer::{Draws, First, NoTrace, Reads};
+use crate::transforms::tracer::{Draws, First, GradientsBefore, NoTrace, Reads};
 use smallvec::SmallVec;
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -300,8 +299,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
             First::Ran(output, why, handles) => {
                 let output = with_originals(output, &handles, &inputs.tensors)?;
                 match why {
-                    NoTrace::Gradients => (output, self.capture_again(inputs, &flowed, watch.end())),
-                    NoTrace::Break(reason) => (output, self.entry(Err(reason), inputs)),
+                    NoTrace::Break(reason) if !reason.is_opaque_call() => (output, self.entry(Err(reason), inputs)),
+                    NoTrace::Gradients | NoTrace::Break(_) => {
+                        (output, self.capture_again(inputs, &flowed, watch.end()))
+                    }
                     NoTrace::Keeps if self.count(Cells::keeps_again) => {
                         (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
                     }
@@ -427,8 +428,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let _numerics = self.options.numerics.map(numerics);
         let inputs = inputs.into_parts()?;
         let cell = self.count(|cells| cells.known(&inputs));
+        let is_usual = self.bypass(inputs.tensors.iter(), Stance::Default).is_none();
         let program = match cell.as_ref().and_then(|cell| cell.entry()) {
-            Some(Entry::Graph(program)) if self.bypass(inputs.tensors.iter(), Stance::Default).is_none() => program,
+            Some(Entry::Graph(program)) if is_usual && !program.makes_calls() => program,
             Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
                 let what = "nothing is compiled for these inputs, so no kernel's bytes can be counted";
                 return Err(Error::argument(
@@ -582,13 +584,6 @@ fn with_originals<R: TensorStruct>(output: R, handles: &[Tensor], originals: &[T
 
 fn other_outputs() -> Error {
     Error::Internal { message: "a trace has other outputs than its function".into() }
-}
-
-/// The error of a call that must be captured whole and cannot be.
-fn refused(reason: &Reason) -> Error {
-    let op = if let Reason::ReadsValue { op } = reason { op } else { "compile" };
-    let policy = "the break policy is BreakPolicy::Error; allow graph breaks, or leave this call outside the function";
-    Error::argument(op, format!("{reason}, and {policy}"))
 }
 
 /// The entry to cache after a run of the function. `None` if it was not found for want of memory.

@@ -6,7 +6,7 @@
 use crate::autograd::replay_until;
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::no_grad;
-use crate::error::Error;
+use crate::error::{Error, Reason};
 use crate::ir::Graph;
 use crate::tensor::handle::Tensor;
 
@@ -38,4 +38,11 @@ pub(super) fn as_located(eager: Error, compiled: &Error) -> Error {
     let Some(place) = compiled.recorded_place() else { return eager };
     let located = eager.clone().recorded_at(&place);
     if located == *compiled { located } else { eager }
+}
+
+/// The error of a call that must be captured whole and cannot be.
+pub(super) fn refused(reason: &Reason) -> Error {
+    let op = if let Reason::ReadsValue { op } = reason { op } else { "compile" };
+    let policy = "the break policy is BreakPolicy::Error; allow graph breaks, or leave this call outside the function";
+    Error::argument(op, format!("{reason}, and {policy}"))
 }

@@ -52,6 +52,8 @@ pub(super) struct Gradients {
     kept: Vec<Kept>,
     /// The number of inputs of the program that are given, and not captured.
     n_given: usize,
+    /// The inputs that calls of the program make.
+    made: Vec<usize>,
     differentiable: Vec<usize>,
     /// By input of the program.
     operands: Vec<Option<Gradient>>,
@@ -61,6 +63,19 @@ pub(super) struct Gradients {
     /// The usual variant.
     usual: (Request, Arc<Variant>),
     others: Mutex<Lru<Request, Arc<Variant>>>,
+}
+
+/// The inputs of a program and of its joint graph.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    /// How many inputs are given.
+    pub(super) n_given: usize,
+    /// How many inputs the program has. Those after the given ones are captured, or made by calls.
+    pub(super) n_all: usize,
+    /// The positions of the cotangents, which the joint graph takes, too.
+    pub(super) cotangents: &'a [usize],
+    /// The inputs that calls make.
+    pub(super) made: &'a [usize],
 }
 
 /// The backward graph for one kind of request.
@@ -95,9 +110,7 @@ impl SavedValues {
 }
 
 impl Gradients {
-    /// Builds the backward pass of a trace that was split. `n_inputs` counts the inputs of the program, of which the
-    /// first `n_given` are given and the others captured. The joint graph
-    /// takes the cotangents at their positions, too.
+    /// Builds the backward pass of a trace that was split.
     ///
     /// # Errors
     /// If the graph breaks an invariant.
@@ -105,10 +118,10 @@ impl Gradients {
         joint_graph: Graph,
         halves: &Halves,
         joint: &mut Joint,
-        (n_given, n_inputs, cotangents): (usize, usize, &[usize]),
+        Inputs { n_given, n_all, cotangents, made }: Inputs<'_>,
         settings: &Settings,
     ) -> Result<Gradients> {
-        let mut operands = vec![None; n_inputs];
+        let mut operands = vec![None; n_all];
         for (operand, gradient) in &joint.operands {
             operands[*operand] = Some(gradient.clone());
         }
@@ -125,6 +138,7 @@ impl Gradients {
             backward: halves.backward.clone(),
             kept: halves.kept.clone(),
             n_given,
+            made: made.to_vec(),
             differentiable: joint.differentiable.clone(),
             operands,
             tape,
@@ -315,7 +329,7 @@ impl GradientProgram for Gradients {
     }
 
     fn lasts(&self, kept: usize) -> bool {
-        matches!(self.kept[kept], Kept::Input(index) if index >= self.n_given)
+        matches!(self.kept[kept], Kept::Input(index) if index >= self.n_given && !self.made.contains(&index))
     }
 
     fn tape(&self) -> Option<&Tape> {

@@ -5,6 +5,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod calibration;
+mod calls;
 mod capture;
 mod cells;
 pub(crate) mod compiled;

@@ -4,9 +4,10 @@
 //! values to copy back, gradients to add, and the tensors that its backward pass reads. The backward pass is compiled
 //! too; see [`Gradients`].
 
+use super::calls::Calls;
 use super::explain::Explain;
 use super::failure::located;
-use super::gradients::{Gradient, Gradients};
+use super::gradients::{Gradient, Gradients, Inputs};
 use super::numbers::are_alike;
 use super::output_form::OutputForm;
 use super::passes_page::Subject;
@@ -17,7 +18,7 @@ use crate::device::Shared;
 use crate::dispatch::key::grad_mode::no_grad;
 use crate::error::{Error, NotCaptured, Result};
 use crate::fusion::Rewritten;
-use crate::ir::passes::split;
+use crate::ir::passes::{Halves, Kept, split};
 use crate::ir::{Graph, NodeId};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
@@ -25,9 +26,10 @@ use crate::tensor::structure::{Flat, Tensors, Words};
 use crate::transforms::tracer::checks_come_before;
 use crate::transforms::tracer::{Condition, Outside, Property};
 use crate::transforms::tracer::{Draws, GradientChange, Lifted, NewGradient, Owner, Trace};
-use crate::transforms::tracer::{Origin, OutputAlias};
+use crate::transforms::tracer::{OpaqueCall, Origin, OutputAlias};
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The structure of a trace: its results, and the positions of its gradients.
@@ -51,6 +53,8 @@ pub(super) struct Joint {
 /// A compiled graph that runs instead of a function.
 pub(super) struct Program {
     tuned: Tuned,
+    /// The calls that no graph contains.
+    calls: Option<Box<Calls>>,
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     /// How often the function writes to each of them.
@@ -85,6 +89,7 @@ impl Program {
         let Trace {
             graph,
             mut lifted,
+            calls,
             mut written,
             n_writes,
             mut gradients,
@@ -107,10 +112,17 @@ impl Program {
         let forms = |built: &Graph| OutputForm::of_all(built, &numbers, &strides);
         if joint.differentiable.is_empty() {
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
-            // Nothing is written in place where an input is given twice: the other one is read in the same run.
-            let rewritten = if has_repeats { Vec::new() } else { rewritten(&graph, n_outputs, &written, &aliases) };
+            // Nothing is written in place where an input is given twice: the other one is read in the same run. Nor
+            // where a call may fail.
+            let rewritten = match has_repeats || !calls.is_empty() {
+                true => Vec::new(),
+                false => rewritten(&graph, n_outputs, &written, &aliases),
+            };
+            let reads = calls.iter().map(|call| call.reads.clone()).collect();
+            let (graph, calls) = Calls::cut(graph, calls, reads, settings)?;
             let tuned = Tuned::build(graph, Subject::Function, rewritten, settings)?;
-            let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
+            let separation =
+                separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written, calls.as_deref());
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
             let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
@@ -120,6 +132,7 @@ impl Program {
             let is_plain = !does_more && separation.is_empty() && returns_all;
             return Ok(Program {
                 tuned,
+                calls,
                 lifted,
                 written,
                 n_writes,
@@ -160,7 +173,9 @@ impl Program {
             }
         }
         let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
-        let halves = split(&graph, &cotangents, outputs)?;
+        let made: Vec<usize> = calls.iter().flat_map(|call| call.results.iter().copied()).collect();
+        let (mut halves, reads) = halves(&graph, &cotangents, outputs, &calls)?;
+        let (forward, calls) = Calls::cut(std::mem::take(&mut halves.forward), calls, reads, settings)?;
         for change in &mut gradients {
             match &mut change.to {
                 NewGradient::Output(output) if *output >= joint.n_outputs => *output -= joint.n_gradients,
@@ -172,12 +187,20 @@ impl Program {
             .iter_mut()
             .filter(|output| **output >= joint.n_outputs)
             .for_each(|output| *output -= joint.n_gradients);
-        let own = Gradients::build(graph, &halves, &mut joint, (n_given, n_inputs, &cotangents), settings)?;
-        let tuned = Tuned::build(halves.forward, Subject::Function, Vec::new(), settings)?;
+        let inputs = Inputs { n_given, n_all: n_inputs, cotangents: &cotangents, made: &made };
+        let own = Gradients::build(graph, &halves, &mut joint, inputs, settings)?;
+        let tuned = Tuned::build(forward, Subject::Function, Vec::new(), settings)?;
         let forms = forms(&tuned.built().graph);
         Ok(Program {
-            separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
+            separation: separation(
+                &tuned.built().graph,
+                &owners[..joint.n_outputs],
+                &aliases,
+                &written,
+                calls.as_deref(),
+            ),
             tuned,
+            calls,
             lifted,
             written,
             n_writes,
@@ -222,6 +245,9 @@ impl Program {
     /// - A written input shares elements with another input. The graph would not see the write in the other input.
     /// - An eager call would refuse the write, because of where the input comes from.
     pub(super) fn refuses(&self, inputs: &[&Tensor]) -> Option<NotCaptured> {
+        if let Some(refusal) = self.calls.as_ref().and_then(|calls| calls.refusal()) {
+            return Some(refusal);
+        }
         if self.written.is_empty() {
             return None;
         }
@@ -238,7 +264,7 @@ impl Program {
         let lifted = self.lifted.iter().map(|lifted| match lifted {
             Lifted::Tensor(tensor) => Some(Cow::Borrowed(tensor)),
             Lifted::Gradient(..) => lifted.tensor(inputs).ok(),
-            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => None,
+            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared | Lifted::Result { .. } => None,
         });
         let lifted: SmallVec<[Option<Cow<'_, Tensor>>; 4]> = lifted.collect();
         let all = || inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
@@ -267,7 +293,31 @@ impl Program {
     /// done nothing, so the function can run then.
     pub(super) fn has_effects(&self) -> bool {
         let draws = || self.lifted.iter().any(|lifted| matches!(lifted, Lifted::Draw { .. }));
-        !(self.written.is_empty() && self.changes.is_empty()) || draws()
+        !(self.written.is_empty() && self.changes.is_empty()) || draws() || self.is_refused()
+    }
+
+    /// Whether a call was other than declared, so that the program must not run any more.
+    fn is_refused(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.refusal().is_some())
+    }
+
+    /// Whether the program makes calls that no graph contains.
+    pub(super) fn makes_calls(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    /// The traced graph.
+    fn traced(&self) -> &Graph {
+        match (&self.gradients, &self.calls) {
+            (Some(gradients), _) => gradients.joint(),
+            (None, Some(calls)) => calls.whole(),
+            (None, None) => &self.tuned.built().traced,
+        }
+    }
+
+    /// Whether these are the calls of the program.
+    fn are_calls(&self, traced: &[OpaqueCall]) -> bool {
+        self.calls.as_ref().map_or(traced.is_empty(), |calls| calls.are(traced))
     }
 
     /// Takes back the draws of a run that failed, whose lifted inputs these are.
@@ -280,10 +330,10 @@ impl Program {
     /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure
     /// of the result.
     pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {
-        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| gradients.joint());
         // Cotangents are declared inputs, which a program does not keep.
         let lifted = trace.lifted.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
-        *graph == trace.graph
+        *self.traced() == trace.graph
+            && self.are_calls(&trace.calls)
             && self.written == trace.written
             && self.words == joint.words
             && lifted.clone().count() == self.lifted.len()
@@ -293,14 +343,16 @@ impl Program {
     /// Whether a trace with other plain numbers has the same graph and fitting inputs. `first_id` is the first tensor
     /// that the trace may have made.
     pub(super) fn is_of_numbers(&self, trace: &Trace, first_id: u64) -> bool {
-        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| gradients.joint());
-        are_alike(&self.lifted, &trace.lifted, first_id) && *graph == trace.graph
+        are_alike(&self.lifted, &trace.lifted, first_id)
+            && *self.traced() == trace.graph
+            && self.are_calls(&trace.calls)
     }
 
     /// The report of the program, with that of its backward pass.
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(gradients.explain()));
-        Explain { backward, ..self.tuned.explain() }
+        let calls = self.calls.as_ref().map_or_else(Vec::new, |calls| calls.explain());
+        Explain { backward, calls, ..self.tuned.explain() }
     }
 
     /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random
@@ -324,7 +376,7 @@ impl Program {
         inputs: &[&Tensor],
         keys: &[Tensor],
         from: &[Lifted],
-        run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
+        mut run: impl FnMut(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
         if self.is_plain {
             // Pushed one by one, here and below: `extend` is a call, which matters for small graphs.
@@ -337,7 +389,18 @@ impl Program {
         }
         let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
         let mut keys = keys.iter();
+        let (mut made, mut carried) = (Vec::new().into_iter(), Vec::new());
         for one in from {
+            if let (Lifted::Result { call, result }, Some(calls)) = (one, &self.calls) {
+                if *result == 0 {
+                    let given: Vec<Cow<'_, Tensor>> =
+                        inputs.iter().map(|&input| Cow::Borrowed(input)).chain(lifted.iter().cloned()).collect();
+                    let results = calls.run(*call, &given, &mut carried, &mut run);
+                    made = results.inspect_err(|_| self.take_back_draws(&lifted))?.into_iter();
+                }
+                lifted.extend(made.next().map(Cow::Owned));
+                continue;
+            }
             let drawn = if let Lifted::Draw { .. } = one { keys.next() } else { None };
             lifted.push(drawn.map_or_else(|| one.tensor(inputs), |key| Ok(Cow::Borrowed(key)))?);
         }
@@ -345,13 +408,18 @@ impl Program {
         for tensor in &lifted {
             all.push(tensor);
         }
+        let n_all = all.len();
+        if let Some(calls) = &self.calls {
+            all.extend(calls.carried.iter().map(|&value| &carried[value]));
+        }
         let mut arrays: SmallVec<[&Array; 8]> = SmallVec::new();
         for tensor in &all {
             arrays.push(tensor.array());
         }
         let checked = self.written.iter().try_for_each(|&input| all[input].check_write());
-        let run = || run(&self.tuned, &arrays).map_err(|error| self.located(error, &all));
+        let mut run = || run(&self.tuned, &arrays).map_err(|error| self.located(error, &all));
         let ran = checked.and_then(|()| run());
+        all.truncate(n_all);
         let mut results = ran.inspect_err(|_| self.take_back_draws(&lifted))?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
@@ -418,6 +486,36 @@ impl Program {
     }
 }
 
+/// Splits a graph. Also returns the nodes of the forward half that each call reads.
+fn halves(
+    graph: &Graph,
+    cotangents: &[usize],
+    gradients: Range<usize>,
+    calls: &[OpaqueCall],
+) -> Result<(Halves, Vec<Vec<NodeId>>)> {
+    if calls.is_empty() {
+        return Ok((split(graph, cotangents, gradients)?, Vec::new()));
+    }
+    // What calls read is an output of the forward half, until it is known.
+    let mut with_reads = graph.clone();
+    let reads = calls.iter().flat_map(|call| call.reads.iter().copied());
+    with_reads.set_outputs(graph.outputs().iter().copied().chain(reads).collect());
+    let first = graph.outputs().len() - gradients.len();
+    let mut halves = split(&with_reads, cotangents, gradients)?;
+    let mut outputs = halves.forward.outputs().to_vec();
+    let n_reads = calls.iter().map(|call| call.reads.len()).sum::<usize>();
+    let mut reads = outputs.drain(first..first + n_reads);
+    let by_call = calls.iter().map(|call| reads.by_ref().take(call.reads.len()).collect()).collect();
+    drop(reads);
+    halves.forward.set_outputs(outputs);
+    for kept in &mut halves.kept {
+        if let Kept::Output(output) = kept {
+            *output -= n_reads;
+        }
+    }
+    Ok((halves, by_call))
+}
+
 fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {
     let mut tensors = Tensors::new();
     for array in arrays {
@@ -439,16 +537,23 @@ fn rewritten(graph: &Graph, n_outputs: usize, written: &[usize], aliases: &[Outp
 }
 
 /// The copies that keep outputs of `graph` apart as in the function, and that keep writes in order.
-fn separation(graph: &Graph, owners: &[Owner], aliases: &[OutputAlias], written: &[usize]) -> Separation {
+fn separation(
+    graph: &Graph,
+    owners: &[Owner],
+    aliases: &[OutputAlias],
+    written: &[usize],
+    calls: Option<&Calls>,
+) -> Separation {
     let mut owners = owners.to_vec();
     for alias in aliases {
         owners[alias.output] = Owner::Anyone;
     }
     for (output, &node) in graph.outputs().iter().enumerate().skip(owners.len()) {
         // The new value of an input may be the old value of another one, which is overwritten first.
-        let old = input_behind(graph, node).is_some_and(|input| written.contains(&input));
+        let may_be = |input: usize| calls.is_some_and(|calls| calls.may_be_an_input(input));
+        let old = input_behind(graph, node).is_some_and(|input| written.contains(&input) || may_be(input));
         let is_write = output - owners.len() < written.len();
         owners.push(if is_write && !old { Owner::Anyone } else { Owner::Output(output) });
     }
-    Separation::of(graph, &owners)
+    Separation::of(graph, &owners, calls.map_or(&[], |calls| &calls.own))
 }

@@ -94,7 +94,7 @@ impl Segments {
         if debug::explains() {
             debug::print(&Explain::of(built).to_string());
         }
-        Ok(Segment { separation: Separation::of(&built.graph, &owners), tuned })
+        Ok(Segment { separation: Separation::of(&built.graph, &owners, &[]), tuned })
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

@@ -16,8 +16,8 @@ use crate::transforms::tracer::Owner;
 pub(super) struct Separation(Vec<Vec<usize>>);
 
 impl Separation {
-    /// The copies for a graph whose outputs have these owners.
-    pub(super) fn of(graph: &Graph, owners: &[Owner]) -> Separation {
+    /// The copies for a graph whose outputs have these owners. The inputs `own` are memory of the run.
+    pub(super) fn of(graph: &Graph, owners: &[Owner], own: &[usize]) -> Separation {
         // The values whose memory an output uses, with the owner of that output.
         let mut taken: Vec<(NodeId, Owner)> = Vec::new();
         let mut groups: Vec<(NodeId, Owner, Vec<usize>)> = Vec::new();
@@ -27,7 +27,8 @@ impl Separation {
             }
             let root = graph.view_base(node);
             let taken_by = || taken.iter().find(|(taken, _)| *taken == root).map(|(_, owner)| *owner);
-            let has = input_behind(graph, node).map(Owner::Input).or_else(taken_by);
+            let input = input_behind(graph, node).filter(|input| !own.contains(input));
+            let has = input.map(Owner::Input).or_else(taken_by);
             if has.is_none_or(|has| has == owner) {
                 taken.push((root, owner));
                 continue;

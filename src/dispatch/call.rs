@@ -204,6 +204,7 @@ impl Operator {
     /// # Errors
     /// If there is no schema. If an argument is missing, unknown, given twice or of another type. If
     /// [`Operator::call_boxed`] fails.
+    #[track_caller]
     pub fn invoke(&self, positional: Vec<Value>, named: Vec<(&str, Value)>) -> Result<Stack> {
         let Some(schema) = self.schema() else {
             let what = format!("{} has no schema; call def() first", self.name());

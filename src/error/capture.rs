@@ -24,6 +24,22 @@ NotCaptured {
     }
         "no_decomposition" => "{op} has no row in the op table and no decomposition";
         "register the operator as a composite of others, or call it outside the compiled function";
+    /// An operator from outside has kernels and no decomposition. A graph calls it, and does not see into it.
+    OpaqueCall {
+        /// The operator.
+        op: Box<str>,
+    }
+        "opaque_call" => "{op} has kernels of its own and no decomposition, so it is called as it is";
+        "register a kernel for `DispatchKey::Tracer` that calls operators of the library, so that these are fused";
+    /// The kernel of an operator from outside did something else than its schema and its Meta kernel say.
+    OtherThanDeclared {
+        /// The operator.
+        op: Box<str>,
+        /// What it did.
+        what: Box<str>,
+    }
+        "other_than_declared" => "the kernel of {op} {what}";
+        "return new tensors of the types that the Meta kernel tells, and mark in the schema what is written or returned";
     /// A built-in operator has a kernel that was registered from outside.
     OverriddenKernel {
         /// The operator.

@@ -4,6 +4,8 @@
 
 mod absurd_calls;
 mod alone;
+#[path = "../common/bits.rs"]
+mod bits;
 #[allow(unsafe_code, reason = "a program is run on buffers made here")]
 #[cfg(unix)]
 #[path = "../codegen/native/case.rs"]
@@ -19,6 +21,7 @@ mod kernel_cache;
 #[path = "../common/kernels/mod.rs"]
 mod kernels;
 mod methods;
+mod opaque_calls;
 mod out_of_memory;
 #[path = "../common/panics.rs"]
 mod panics;

@@ -31,6 +31,7 @@ impl Explain {
             plan_time: Duration::ZERO,
             compile_time: Duration::ZERO,
             changing_numbers: 0,
+            calls: Vec::new(),
             backward: None,
         }
     }
@@ -75,6 +76,7 @@ impl Explain {
             plan_time: built.plan_time,
             compile_time: built.compile_time,
             changing_numbers: 0,
+            calls: Vec::new(),
             backward: None,
         }
     }

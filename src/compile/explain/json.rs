@@ -1,7 +1,7 @@
 //! Reports as JSON. `docs/explain.md` describes the schema. The functions here follow it field by field, in the order
 //! of printing. A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
 
-use super::{Decision, Edge, Explain, Group, Measured, NodeReport, Source};
+use super::{CallReport, Decision, Edge, Explain, Group, Measured, NodeReport, Source};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
@@ -45,8 +45,19 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("nodes", list(&explain.nodes, node)),
         ("edges", list(&explain.edges, edge)),
         ("outputs", list(&explain.outputs, name)),
+        ("calls", list(&explain.calls, call)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
+}
+
+fn call(call: &CallReport) -> Json {
+    Json::Object(vec![
+        ("operator", text(&call.operator)),
+        ("results", list(&call.results, |ty| text(ty))),
+        ("place", option(call.place.as_ref(), place)),
+        ("reason", reason(&call.reason)),
+        ("before", Json::Object(report(&call.before))),
+    ])
 }
 
 fn timed(phase: &Timed) -> Json {

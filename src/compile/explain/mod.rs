@@ -27,7 +27,7 @@ use crate::compile::pipeline::Timed;
 use crate::device::Device;
 use crate::error::Reason;
 use crate::fusion::role::Role;
-use crate::ir::{Node, NodeId, Op};
+use crate::ir::{Node, NodeId, Op, TensorType};
 use crate::profile::Place;
 use std::fmt;
 use std::time::Duration;
@@ -71,8 +71,26 @@ pub struct Explain {
     /// How many plain numbers of structures are inputs, because they changed from call to call. Each call with new ones
     /// traces the function, and compiles nothing.
     pub changing_numbers: usize,
+    /// The calls of operators that no graph describes, in order. The numbers above do not include what runs before
+    /// them.
+    pub calls: Vec<CallReport>,
     /// The report of the backward pass, if an input requires gradients. The numbers above do not include it.
     pub backward: Option<Box<Explain>>,
+}
+
+/// A call of an operator from outside between two stages of a compiled function.
+#[derive(Debug, Clone)]
+pub struct CallReport {
+    /// The operator.
+    pub operator: String,
+    /// The types of its results.
+    pub results: Vec<TensorType>,
+    /// Where the call stands in the program, if it is known.
+    pub place: Option<Place>,
+    /// Why it is a call of its own.
+    pub reason: Reason,
+    /// The report of what is computed for it.
+    pub before: Box<Explain>,
 }
 
 /// One kernel of a compiled function.

@@ -1,6 +1,6 @@
 //! Reports as text: totals, one line per kernel, one line per kept edge, and one hint per reason.
 
-use super::{Decision, Edge, Explain, Group, counted};
+use super::{CallReport, Decision, Edge, Explain, Group, counted};
 use crate::compile::pipeline::times;
 use crate::ir::NodeId;
 use crate::profile::Place;
@@ -58,10 +58,26 @@ impl fmt::Display for Explain {
             }
         }
         self.kept_text(f)?;
+        self.calls.iter().try_for_each(|call| write!(f, "{call}"))?;
         if let Some(backward) = &self.backward {
             write!(f, "backward pass:\n{backward}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for CallReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = self.results.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        write!(f, "calls {} -> {types}", self.operator)?;
+        if let Some(place) = &self.place {
+            write!(f, " at {place}")?;
+        }
+        writeln!(f, ": {}\nhint: {}", self.reason, self.reason.hint())?;
+        match self.before.groups.is_empty() {
+            true => Ok(()),
+            false => write!(f, "before this call:\n{}", self.before),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::transforms::tracer::deferral::{Deferral, Runner};
 use crate::transforms::tracer::one_for_each;
 use crate::transforms::tracer::recording::Reads;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
-use crate::transforms::tracer::session::{BREAK, RECORDING, Session, with_recording};
+use crate::transforms::tracer::session::{BREAK, Paused, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -131,21 +131,6 @@ fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Res
     }
     let result = result.unwrap_or_else(|panic| resume_unwind(panic));
     (last.and(failed.map_or(Ok(()), Err)).and(result), breaks)
-}
-
-/// Removes the recording while something runs eagerly.
-struct Paused(Option<Recording>);
-
-impl Paused {
-    fn new() -> Paused {
-        Paused(RECORDING.take())
-    }
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        RECORDING.set(self.0.take());
-    }
 }
 
 /// Ends the segment: runs it, gives live tensors their elements, and writes to the written inputs.

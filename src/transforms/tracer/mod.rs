@@ -32,6 +32,7 @@ use crate::transforms::function::TensorRefs;
 use smallvec::SmallVec;
 
 mod aliases;
+mod calls;
 mod checks;
 mod condition;
 mod deferral;
@@ -40,6 +41,7 @@ mod effects;
 mod gradients;
 mod known_gradients;
 mod made;
+mod opaque_call;
 mod outside;
 mod recording;
 mod recovery;
@@ -57,6 +59,7 @@ pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, on_older_call, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use made::is_alone;
+pub use opaque_call::OpaqueCall;
 pub(crate) use outside::{has, memory_start, on_history, on_reached, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
 use recording::Recording;
@@ -126,7 +129,11 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
         let n_given = recording.inputs.len() - recording.lifted.len();
         let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
             Lifted::Tensor(tensor) => Some((index, recording.shown(n_given + index, tensor))),
-            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
+            Lifted::Number(_)
+            | Lifted::Draw { .. }
+            | Lifted::Gradient(..)
+            | Lifted::Declared
+            | Lifted::Result { .. } => None,
         };
         recording.lifted.iter().enumerate().filter_map(tensor).collect()
     };
@@ -286,7 +293,10 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         return match operator.slot(below.highest()).source {
             // A composite: its parts are recorded.
             Source::Math => operator.redispatch_boxed(below, stack),
-            _ => opaque(operator, below, stack, NotCaptured::NoDecomposition { op: name() }),
+            _ => match calls::call(operator, below, stack)? {
+                Some(why) => opaque(operator, below, stack, why),
+                None => Ok(()),
+            },
         };
     }
     if Dispatcher::global().is_overridden(operator, below) {

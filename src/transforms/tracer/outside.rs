@@ -102,9 +102,12 @@ impl Recording {
         let n_given = self.inputs.len() - self.lifted.len();
         let lifted = self.lifted.iter().enumerate().filter_map(|(index, lifted)| match lifted {
             Lifted::Tensor(tensor) if !self.is_hidden(n_given + index) && is_seen(tensor) => Some(tensor.clone()),
-            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => {
-                None
-            }
+            Lifted::Tensor(_)
+            | Lifted::Number(_)
+            | Lifted::Draw { .. }
+            | Lifted::Gradient(..)
+            | Lifted::Declared
+            | Lifted::Result { .. } => None,
         });
         let seen: Vec<Tensor> = lifted.chain(self.wanted.iter().cloned()).collect();
         self.wanted.clear();

@@ -16,6 +16,7 @@ use crate::transforms::tracer::condition::{Condition, Given, Outside, Property};
 use crate::transforms::tracer::deferral::Deferral;
 use crate::transforms::tracer::effects::Effects;
 use crate::transforms::tracer::known_gradients::GradientsBefore;
+use crate::transforms::tracer::opaque_call::OpaqueCall;
 use crate::transforms::tracer::repeats::repeats;
 use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, NewGradient, Trace};
 use crate::transforms::tracer::views::{Lineage, TracedView};
@@ -49,6 +50,8 @@ pub(super) struct Recording {
     pub(super) n_settings: u64,
     /// Inputs that were written to, by position, in the order of their first write.
     pub(super) written: Vec<usize>,
+    /// Calls that the graph does not contain.
+    pub(super) calls: Vec<OpaqueCall>,
     /// The inputs that the function was given. They come first.
     pub(super) given: Vec<Given>,
     /// The next tensor id of this thread when the recording started.
@@ -152,6 +155,7 @@ impl Recording {
             made: Vec::new(),
             n_settings: n_settings(),
             written: Vec::new(),
+            calls: Vec::new(),
             given: Vec::new(),
             first_id: Tensor::upcoming_id(),
             first_call: reserve_calls(1),
@@ -244,6 +248,7 @@ impl Recording {
             inference,
             graph: std::mem::take(&mut self.graph),
             lifted: std::mem::take(&mut self.lifted),
+            calls: std::mem::take(&mut self.calls),
             written: std::mem::take(&mut self.written),
             n_writes,
             gradients,

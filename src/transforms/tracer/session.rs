@@ -47,3 +47,18 @@ impl Drop for Session {
         BREAK.set(recording.broken);
     }
 }
+
+/// Removes the recording while something runs eagerly.
+pub(super) struct Paused(pub(super) Option<Recording>);
+
+impl Paused {
+    pub(super) fn new() -> Paused {
+        Paused(RECORDING.take())
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        RECORDING.set(self.0.take());
+    }
+}

@@ -7,6 +7,7 @@ use crate::ops::random::{key_of, start_of};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::condition::{Condition, GradientType, Outside};
+use crate::transforms::tracer::opaque_call::OpaqueCall;
 use std::borrow::Cow;
 
 /// An input of a graph that the function was not given.
@@ -27,6 +28,13 @@ pub enum Lifted {
     /// An input that the caller passes with each call, such as the gradient of a result; see
     /// [`declare_input`](super::declare_input).
     Declared,
+    /// A result of a call that the graph does not contain.
+    Result {
+        /// The position of the call among [`Trace::calls`].
+        call: usize,
+        /// Which of its results.
+        result: usize,
+    },
 }
 
 /// The random draws of a call, in order.
@@ -37,7 +45,9 @@ impl Draws {
     pub fn of<'a>(lifted: &[Lifted], keys: impl IntoIterator<Item = &'a Tensor>) -> Draws {
         let drawn = lifted.iter().filter_map(|one| match one {
             Lifted::Draw { generator, n_counters } => Some((generator, *n_counters)),
-            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Gradient(..) | Lifted::Declared => None,
+            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Gradient(..) | Lifted::Declared | Lifted::Result { .. } => {
+                None
+            }
         });
         let started = drawn.zip(keys).filter_map(|((generator, n), key)| Some((generator.clone(), start_of(key)?, n)));
         Draws(started.collect())
@@ -63,8 +73,16 @@ impl Lifted {
             }
             (Lifted::Gradient(one, _), Lifted::Gradient(other, _)) => one.is_same(other),
             (Lifted::Declared, Lifted::Declared) => true,
+            (Lifted::Result { call, result }, Lifted::Result { call: of, result: other }) => {
+                call == of && result == other
+            }
             (
-                Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared,
+                Lifted::Tensor(_)
+                | Lifted::Number(_)
+                | Lifted::Draw { .. }
+                | Lifted::Gradient(..)
+                | Lifted::Declared
+                | Lifted::Result { .. },
                 _,
             ) => false,
         }
@@ -76,7 +94,7 @@ impl Lifted {
             // Plain numbers have no fixed device.
             Lifted::Tensor(tensor) => Some(tensor.device()).filter(|_| tensor.as_number().is_none()),
             Lifted::Gradient(_, ty) => Some(ty.device),
-            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => None,
+            Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared | Lifted::Result { .. } => None,
         }
     }
 
@@ -84,7 +102,9 @@ impl Lifted {
     pub fn holds(&self, inputs: &[&Tensor]) -> bool {
         match self {
             Lifted::Gradient(of, ty) => of.of(inputs).gradient().is_some_and(|gradient| ty.holds(&gradient)),
-            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared => true,
+            Lifted::Tensor(_) | Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared | Lifted::Result { .. } => {
+                true
+            }
         }
     }
 
@@ -104,7 +124,9 @@ impl Lifted {
             }
             Lifted::Tensor(tensor) | Lifted::Number(tensor) => Ok(Cow::Borrowed(tensor)),
             Lifted::Draw { generator, n_counters } => key_of(generator.draw(*n_counters)).map(Cow::Owned),
-            Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
+            Lifted::Declared | Lifted::Result { .. } => {
+                Err(Error::Internal { message: "a declared input was not handed in".into() })
+            }
         }
     }
 }
@@ -138,6 +160,8 @@ pub struct Trace {
     pub graph: Graph,
     /// The lifted inputs.
     pub lifted: Vec<Lifted>,
+    /// The calls that the graph does not contain, in order.
+    pub calls: Vec<OpaqueCall>,
     /// The written inputs. The outputs that follow the function's own are copied into them.
     pub written: Vec<usize>,
     /// How often the function wrote to each of them, which their versions count.
@@ -176,7 +200,7 @@ pub enum Owner {
 impl Trace {
     /// Whether the function does more than return values.
     pub fn has_effects(&self) -> bool {
-        !self.written.is_empty() || !self.gradients.is_empty()
+        !self.written.is_empty() || !self.gradients.is_empty() || !self.calls.is_empty()
     }
 
     /// Whether the function keeps a value. To be asked when its results are gone.

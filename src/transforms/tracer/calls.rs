@@ -1,0 +1,155 @@
+//! Calls of operators from outside that no row and no decomposition describes.
+//!
+//! A graph cannot see into the kernel of such an operator, but it can call it: what the call reads are values of the
+//! graph, and its results are inputs of the graph. The kernel for [`DispatchKey::Meta`] gives their types. An abstract
+//! trace records the call if its schema says that it neither writes to an operand nor returns one, and if its operands
+//! are on the CPU. In each run of the program the kernel is called with the values of the run.
+//!
+//! A kernel from outside for another key, such as a derivative, is called while the trace goes on: what it calls is
+//! recorded. In segments every such call runs between two of them.
+
+use crate::autograd::record_without_derivative;
+use crate::device::{Device, DeviceKind};
+use crate::dispatch::key::alias::AUTOGRAD_KEYS;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::local::exclude;
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::schema::{Parameter, Type};
+use crate::dispatch::table::Source;
+use crate::dispatch::value::{Stack, Value};
+use crate::error::{NotCaptured, Result};
+use crate::ir::TensorType;
+use crate::profile::place;
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer::opaque_call::OpaqueCall;
+use crate::transforms::tracer::recording::Recording;
+use crate::transforms::tracer::session::{Paused, is_deferred, with_recording};
+use crate::transforms::tracer::trace::Lifted;
+use smallvec::SmallVec;
+
+/// The Tracer kernel of an operator that has neither a row nor a decomposition. Returns the reason if the call cannot
+/// be recorded. Then it was not made.
+///
+/// # Errors
+/// If a kernel fails.
+pub(super) fn call(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<Option<NotCaptured>> {
+    let op = || operator.name().to_string().into();
+    let is_recordable = is_recordable(operator, stack);
+    if is_deferred() {
+        return Ok(Some(match is_recordable {
+            true => NotCaptured::OpaqueCall { op: op() },
+            false => NotCaptured::NoDecomposition { op: op() },
+        }));
+    }
+    if with_recording(|_| ()).is_none() {
+        return operator.redispatch_boxed(below, stack).map(|()| None);
+    }
+    let key = below.highest();
+    let is_autograd = KeySet::of(key).has_any(AUTOGRAD_KEYS);
+    let has_kernel = matches!(operator.slot(key).source, Source::Direct | Source::Autograd | Source::DefaultBackend);
+    if key != DispatchKey::CPU && has_kernel {
+        return operator.redispatch_boxed(below, stack).map(|()| None);
+    }
+    if (key == DispatchKey::CPU || is_autograd)
+        && is_recordable
+        && let Some(results) = record(operator, stack)?
+    {
+        if is_autograd {
+            let operands: SmallVec<[Tensor; 4]> = stack.iter().flat_map(Value::tensors).cloned().collect();
+            record_without_derivative(operator, &operands, &results)?;
+        }
+        *stack = results;
+        return Ok(None);
+    }
+    Ok(Some(NotCaptured::NoDecomposition { op: op() }))
+}
+
+/// Whether a call of the operator with these arguments may be part of a graph.
+fn is_recordable(operator: &Operator, stack: &Stack) -> bool {
+    let Some(schema) = operator.schema() else { return false };
+    let is_free = |parameter: &Parameter| parameter.alias.is_none();
+    let is_tensor = |ty: &Type| match ty {
+        Type::Tensor => true,
+        Type::List(of, _) => **of == Type::Tensor,
+        _ => false,
+    };
+    let is_plain = |tensor: &Tensor| {
+        tensor.as_number().is_some() || (tensor.device().kind == DeviceKind::Cpu && tensor.payload_is_none())
+    };
+    let has_kernel = |key| matches!(operator.slot(key).source, Source::Direct | Source::DefaultBackend);
+    let is_known = |value: &Value| !matches!(value, Value::Object(_)) && value.tensors().all(is_plain);
+    schema.arguments.iter().chain(&schema.returns).all(is_free)
+        && !schema.returns.is_empty()
+        && schema.returns.iter().all(|result| is_tensor(&result.ty))
+        && has_kernel(DispatchKey::CPU)
+        && has_kernel(DispatchKey::Meta)
+        && stack.iter().all(is_known)
+        && stack.iter().flat_map(Value::tensors).any(|tensor| tensor.as_number().is_none())
+        // A backward half has no calls of its own.
+        && with_recording(|recording| !recording.lifted.iter().any(|one| matches!(one, Lifted::Declared))) == Some(true)
+}
+
+/// Records a call, and returns its results. `None` if the Meta kernel does not tell their types.
+fn record(operator: &Operator, stack: &Stack) -> Result<Option<Stack>> {
+    let mut arguments = stack.clone();
+    for tensor in arguments.iter_mut().flat_map(Value::tensors_mut) {
+        *tensor = match tensor.as_number() {
+            Some(number) => Tensor::number(number)?,
+            None => Tensor::meta(&tensor.ty())?,
+        };
+    }
+    let mut results = arguments.clone();
+    {
+        let _quiet = (Paused::new(), exclude(AUTOGRAD_KEYS | KeySet::of(DispatchKey::Tracer)));
+        if operator.redispatch_boxed(KeySet::of(DispatchKey::Meta), &mut results).is_err() {
+            return Ok(None);
+        }
+    }
+    if !are_new(&arguments, &results) {
+        return Ok(None);
+    }
+    let operands: Vec<&Tensor> =
+        stack.iter().flat_map(Value::tensors).filter(|tensor| tensor.as_number().is_none()).collect();
+    let strides = operands.iter().map(|operand| operand.strides().into()).collect();
+    let reads = with_recording(|recording| {
+        recording.graph.set_place(place());
+        operands.iter().map(|operand| recording.node(operand)).collect::<Result<Vec<_>>>()
+    });
+    let Some(reads) = reads.transpose()? else { return Ok(None) };
+    let types: Vec<TensorType> = results.iter().flat_map(Value::tensors).map(Tensor::ty).collect();
+    let call = OpaqueCall::new(operator.clone(), arguments, reads, strides, types);
+    let made = with_recording(|recording| recording.note_call(call));
+    let Some(made) = made.transpose()? else { return Ok(None) };
+    results.iter_mut().flat_map(Value::tensors_mut).zip(made).for_each(|(result, made)| *result = made);
+    Ok(Some(results))
+}
+
+/// Whether results are tensors, at least one, each in memory of its own.
+fn are_new(arguments: &Stack, results: &Stack) -> bool {
+    let is_list = |value: &Value| matches!(value, Value::Tensor(_) | Value::TensorList(_));
+    let all: SmallVec<[&Tensor; 4]> = results.iter().flat_map(Value::tensors).collect();
+    let is_own = |(at, result): (usize, &&Tensor)| {
+        let mut others = arguments.iter().flat_map(Value::tensors).chain(all[..at].iter().copied());
+        result.as_number().is_none() && !others.any(|other| other.has_storage_of(result))
+    };
+    results.iter().all(is_list) && !all.is_empty() && all.iter().enumerate().all(is_own)
+}
+
+impl Recording {
+    /// Notes a call. Returns handles of its results: values of the function. Hidden handles are inputs of the graph.
+    fn note_call(&mut self, mut call: OpaqueCall) -> Result<Vec<Tensor>> {
+        let mut made = Vec::with_capacity(call.types().len());
+        for (index, ty) in call.types().to_vec().iter().enumerate() {
+            let [hidden, result] =
+                [Tensor::abstracted(ty, Device::CPU, None)?, Tensor::abstracted(ty, Device::CPU, None)?];
+            self.lifted.push(Lifted::Result { call: self.calls.len(), result: index });
+            call.results.push(self.inputs.len());
+            let node = self.add_input(&hidden);
+            self.name(&result, node);
+            made.push(result);
+        }
+        self.calls.push(call);
+        Ok(made)
+    }
+}
