@@ -264,10 +264,17 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
     (most < LARGE).then_some(Tier::Vm)
 }
 
+/// Whether a graph computes one op. The kernels of more, as those of a convolution, may each be worth machine code: a
+/// padded operand has short rows, which the vm takes one at a time.
+fn is_one_step(graph: &Graph) -> bool {
+    graph.nodes().filter(|(_, node)| node.op().is_some_and(|op| !op.is_view())).count() <= 1
+}
+
 /// Builds the executable of a graph for arrays of these sizes, on a GPU if one is given.
 fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
     let Some(device) = device else {
-        return Executable::build(&graph, &plan(&graph, &Options::default()), tier_at_once(arrays));
+        let tier = if is_one_step(&graph) { tier_at_once(arrays) } else { None };
+        return Executable::build(&graph, &plan(&graph, &Options::default()), tier);
     };
     let graph = narrow_products(&graph);
     let plan = plan(&graph, &Options::default());

@@ -115,10 +115,15 @@ impl<'g> CostModel<'g> {
     }
 
     fn multiplying(&self, node: NodeId) -> Nanos {
-        let inner = self.graph[self.graph[node].args[0]].ty.sizes.last().copied().unwrap_or(1);
-        let ty = &self.graph[node].ty;
+        let (inner, ty) = (self.inner(node), &self.graph[node].ty);
         let width = ty.dtype.compute().size() as f64 / 4.0;
         ty.numel() as f64 * inner as f64 * width * 1e3 / f64::from(self.rates.multiply_adds.max(1))
+    }
+
+    /// The steps of the chains of a product. A left operand has them in its last dim, that of windows after three dims.
+    fn inner(&self, node: NodeId) -> usize {
+        let sizes = &self.graph[self.graph[node].args[0]].ty.sizes;
+        sizes[sizes.len().clamp(1, 4) - 1..].iter().product()
     }
 
     /// How long blocks of rows take. Members run one after the other. Only values outside of blocks are moved through
@@ -200,8 +205,7 @@ impl<'g> CostModel<'g> {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return (0.0, 0.0) };
         if matches!(op.row().meaning, Meaning::Product | Meaning::Routine(Routine::WindowProduct)) {
-            let inner = self.graph[call.args[0]].ty.sizes.last().copied().unwrap_or(1);
-            return (2.0 * call.ty.numel() as f64 * inner as f64, self.multiplying(node));
+            return (2.0 * call.ty.numel() as f64 * self.inner(node) as f64, self.multiplying(node));
         }
         let elements = match op.row().meaning {
             Meaning::Fold(_) => self.graph[call.args[0]].ty.numel(),

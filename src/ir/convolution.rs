@@ -4,7 +4,10 @@
 //!   are columns. The windows are a view, and the CPU reads them where they lie (`window_product`).
 //! - A transposed convolution of stride 1 is a convolution with the reversed weight, one of another stride several of
 //!   them (`transposed_convolution`).
-//! - A depthwise convolution, whose groups have one channel on either side, multiplies and sums its windows directly.
+//! - Groups that have one channel on either side, as in a depthwise convolution, are products of one row. Nothing is
+//!   packed for them.
+//!
+//! Where channels are last in the memory of an operand, they are last in the result, as in PyTorch.
 //!
 //! The two ops are closed under differentiation. The gradient by the input of a convolution is a transposed one, and
 //! vice versa. The gradient by the weight is [`Op::ConvolutionWeight`], and its gradients are convolutions. So a
@@ -14,19 +17,20 @@
 //! 16-bit floats are multiplied and summed in f32 and rounded once. The code takes any number of spatial dims; inputs
 //! always have a batch dim.
 
-use super::attr::Attr;
+use super::attr::{Attr, MemoryFormat};
 use super::attrs::{self, Attributes, Ints, ints};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
+use super::memory_formats::{dense_strides, suggested_format};
 use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
 use super::shape::{Sizes, checked_numel};
 use super::transposed_convolution::transposed;
 use super::types::TensorType;
-use super::window_product;
-use super::windows::{Windows, laid_out, padded, part, unfolded};
+use super::window_product::{self, FEW_ROWS};
+use super::windows::{Windows, in_format, laid_out, padded, part, unfolded};
 use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
@@ -156,7 +160,17 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         sizes.push(size);
     }
     checked_numel(op, &sizes, input.dtype.size())?;
-    Ok(TensorType::contiguous(input.dtype, &sizes))
+    Ok(dense(input.dtype, &sizes, format_of([input, weight])))
+}
+
+/// The memory format of a result: that of an operand with channels last, if there is one.
+fn format_of(operands: [&TensorType; 2]) -> MemoryFormat {
+    let mut formats = operands.into_iter().map(|ty| suggested_format(&ty.sizes, &ty.strides));
+    formats.find(|format| format.order().is_some()).unwrap_or(MemoryFormat::Contiguous)
+}
+
+fn dense(dtype: DType, sizes: &[usize], format: MemoryFormat) -> TensorType {
+    TensorType { strides: dense_strides(format, sizes), ..TensorType::contiguous(dtype, sizes) }
 }
 
 /// All operands must have one dtype, of numbers.
@@ -181,7 +195,7 @@ pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     let convolution = Convolution::read(graph[args[0]].ty.rank() - 2, attrs)?;
     Builder::extend(graph, args, |args| {
         let (x, weight) = (args[0], args[1]);
-        let dtype = x.dtype();
+        let (dtype, format) = (x.dtype(), format_of([&x.ty(), &weight.ty()]));
         let mut y =
             if convolution.transposed { transposed(x, weight, &convolution) } else { direct(x, weight, &convolution) };
         if let Some(&bias) = args.get(2) {
@@ -189,7 +203,7 @@ pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
             sizes[0] = y.sizes()[1];
             y = y + laid_out(bias.wide(), &sizes);
         }
-        y.to(dtype).contiguous()
+        in_format(y.to(dtype), format)
     })
 }
 
@@ -201,14 +215,19 @@ fn direct<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<
         geometry.windows(d, count, kernel[2 + d])
     });
     let groups = geometry.groups;
+    let x = readable(x, weight, groups, kernel[0] / groups);
     let windows = unfolded(padded(x, &geometry.around(), Scalar::Int(0)), &windows.collect::<AllWindows>());
     let per_group = kernel[1..].iter().product();
     product(windows, laid_out(weight, &[groups, kernel[0] / groups, per_group]), kernel.len() - 2)
 }
 
-/// Whether each group has one channel on either side, and there are several.
-fn is_depthwise(channels: usize, out: usize, groups: usize) -> bool {
-    groups > 1 && channels == groups && out == groups
+/// The input as products of so many rows read it: row-major, unless channels may be last. With one tap and one group it
+/// is a matrix, which may lie either way.
+pub(super) fn readable<'g>(x: Expr<'g>, weight: Expr<'g>, groups: usize, rows: usize) -> Expr<'g> {
+    let channels = x.sizes()[1] / groups;
+    let is_matrix = groups == 1 && weight.sizes()[2..].iter().all(|&taps| taps == 1);
+    let may_be_last = is_matrix || window_product::reads_channels_last(groups, channels, rows);
+    if may_be_last || format_of([&x.ty(), &x.ty()]).order().is_none() { x } else { x.contiguous() }
 }
 
 /// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight, which gives
@@ -219,14 +238,21 @@ pub(super) fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr
     let (places, elements) = (&sizes[2..2 + n], &sizes[2 + n..]);
     let (groups, rows) = (factors[0], factors[1]);
     let out: Sizes = [&[samples, groups * rows], places].concat().into();
-    if is_depthwise(channels, groups * rows, groups) && elements.iter().product::<usize>() > 1 {
-        // Depthwise: each column would be used once, so nothing is copied. A product followed by a sum rounds twice
-        // where fma rounds once, so f32 is computed in f64.
-        let dtype = windows.dtype().widened();
-        let wide = if dtype.is_float() { DType::F64 } else { dtype };
+    let has_many = groups > 1 && elements.iter().product::<usize>() > 1;
+    if has_many && (channels, rows) == (groups, 1) && !windows.dtype().is_float() {
+        // Each column would be used once, so integers are multiplied where they lie.
         let shape: Sizes = [&[groups], &*Sizes::from_elem(1, n), elements].concat().into();
         let inner: SmallVec<[usize; 6]> = (2 + n..2 + 2 * n).collect();
-        return (windows.to(wide) * laid_out(weight, &shape).to(wide)).sum(&inner, false).to(dtype);
+        return (windows * laid_out(weight, &shape)).sum(&inner, false).to(windows.dtype());
+    }
+    if groups == 1 && elements.iter().product::<usize>() == 1 && channels > 1 && windows.ty().strides[1] == 1 {
+        // Places are rows of a matrix, so the channels of the result are last, too.
+        let order: SmallVec<[usize; 6]> = [0].into_iter().chain(2..2 + 2 * n).chain([1]).collect();
+        let x = laid_out(windows.permute(&order), &[samples * places.iter().product::<usize>(), channels]);
+        let weight = laid_out(weight, &[rows, channels]).transposed();
+        let y = laid_out(x.wide().matmul(weight.wide()), &[&[samples], places, &[rows]].concat());
+        let order: SmallVec<[usize; 6]> = [0, 1 + n].into_iter().chain(1..1 + n).collect();
+        return y.permute(&order);
     }
     let order: SmallVec<[usize; 6]> = [0, 1].into_iter().chain(2 + n..2 + 2 * n).chain(2..2 + n).collect();
     let split = [&[samples, groups, channels / groups], elements, places].concat();
@@ -319,7 +345,7 @@ pub mod weight {
         }
         let sizes: Sizes = [&[small.sizes[1], large.sizes[1] / geometry.groups], &kernel[..]].concat().into();
         checked_numel(op, &sizes, large.dtype.size())?;
-        Ok(TensorType::contiguous(large.dtype, &sizes))
+        Ok(dense(large.dtype, &sizes, format_of([large, small])))
     }
 
     /// Decomposes it to one product per group, which sums over samples and windows.
@@ -331,22 +357,36 @@ pub mod weight {
         let (kernel, geometry) = read("convolution", n, attrs)?;
         Builder::extend(graph, args, |args| {
             let (large, small) = (args[0], args[1]);
-            let dtype = large.dtype();
+            let (dtype, format) = (large.dtype(), format_of([&large.ty(), &small.ty()]));
             let (sizes, own) = (large.sizes(), small.sizes());
             let windows: AllWindows = (0..n).map(|d| geometry.windows(d, own[2 + d], kernel[d])).collect();
             let windows = unfolded(padded(large, &geometry.around(), Scalar::Int(0)), &windows);
             let (groups, samples) = (geometry.groups, sizes[0]);
-            let n_places = samples * own[2..].iter().product::<usize>();
+            let n_rows = own[1] / groups;
             // Groups, samples, places, channels, elements.
             let split = [&[samples, groups, sizes[1] / groups], &own[2..], &kernel[..]].concat();
-            let order: SmallVec<[usize; 6]> =
-                [1, 0].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
+            // Where channels are last in memory, they are last in the gradient.
+            let (first, last) = if format.order().is_some() { (None, Some(2)) } else { (Some(2), None) };
+            let taps = first.into_iter().chain(3 + n..3 + 2 * n).chain(last);
+            let order: SmallVec<[usize; 8]> = [1, 0].into_iter().chain(3..3 + n).chain(taps).collect();
             let columns = laid_out(windows, &split).permute(&order).unsqueeze(0);
             let order: SmallVec<[usize; 6]> = [1, 0].into_iter().chain(2..2 + n).collect();
-            let rows = laid_out(small.permute(&order), &[1, groups, own[1] / groups, n_places]);
+            let places = &own[2..];
+            let mut split = [&[1, groups, n_rows, samples], places].concat();
+            if n_rows > FEW_ROWS {
+                // Packing reads factors at equal distances.
+                split.splice(3.., [samples * places.iter().product::<usize>()]);
+            }
+            let rows = laid_out(small.permute(&order), &split);
             let product = window_product::times(rows, columns, 1 + n);
-            let sizes = [&[own[1], sizes[1] / groups], &kernel[..]].concat();
-            laid_out(product, &sizes).to(dtype).contiguous()
+            let channels = sizes[1] / groups;
+            let product = if last.is_some() {
+                let order: SmallVec<[usize; 6]> = [0, 1 + n].into_iter().chain(1..1 + n).collect();
+                laid_out(product, &[&[own[1]], &kernel[..], &[channels]].concat()).permute(&order)
+            } else {
+                laid_out(product, &[&[own[1], channels], &kernel[..]].concat())
+            };
+            in_format(product.to(dtype), format)
         })
     }
 

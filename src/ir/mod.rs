@@ -60,3 +60,4 @@ pub use scalar::Scalar;
 pub use shape::{Layout, Sizes, Strides};
 pub use types::TensorType;
 pub use verify::verify;
+pub(crate) use window_product::{FEW_ROWS, channels_are_last};

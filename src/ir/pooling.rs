@@ -4,7 +4,7 @@
 //! the index, so it goes to the one element that was chosen. Padding is never chosen.
 
 use super::attr::{Attr, MemoryFormat};
-use super::attrs::{Along, Attributes, MaxPoolIndex, Ordered};
+use super::attrs::{Along, Attributes, MaxPoolIndex};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
@@ -14,7 +14,7 @@ use super::row::Call;
 use super::scalar::Scalar;
 use super::shape::{Sizes, contiguous_strides};
 use super::types::TensorType;
-use super::windows::{laid_out, padded, part};
+use super::windows::{in_format, laid_out, padded, part};
 use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
@@ -116,7 +116,10 @@ pub fn infer_values(call: &Call<'_>) -> Result<TensorType> {
 /// None on a verified graph.
 pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let pools = read(attrs);
-    Builder::extend(graph, args, |args| in_format(args[0], greatest(args[0].builder(), args[0], &pools).1, &pools))
+    Builder::extend(graph, args, |args| {
+        let format = format_of(&args[0].ty(), pools.len());
+        in_format(greatest(args[0].builder(), args[0], &pools).1, format)
+    })
 }
 
 /// Like [`decompose`], to the greatest elements.
@@ -125,7 +128,10 @@ pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
 /// None on a verified graph.
 pub fn decompose_values(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let pools = read(attrs);
-    Builder::extend(graph, args, |args| in_format(args[0], greatest(args[0].builder(), args[0], &pools).0, &pools))
+    Builder::extend(graph, args, |args| {
+        let format = format_of(&args[0].ty(), pools.len());
+        in_format(greatest(args[0].builder(), args[0], &pools).0, format)
+    })
 }
 
 /// Each window adds its gradient to its greatest element.
@@ -151,17 +157,6 @@ fn format_of(ty: &TensorType, n_dims: usize) -> MemoryFormat {
     match suggested_format(&ty.sizes, &ty.strides) {
         format if ty.rank() == n_dims + 2 => format,
         _ => MemoryFormat::Contiguous,
-    }
-}
-
-/// `y` as [`infer`] says that it is laid out.
-fn in_format<'g>(x: Expr<'g>, y: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
-    let memory_format = format_of(&x.ty(), pools.len());
-    let TensorType { sizes, strides, .. } = y.ty();
-    if strides == dense_strides(memory_format, &sizes) {
-        y
-    } else {
-        y.call(Op::Clone, &[], Ordered { memory_format }.into())
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::attrs::{self, Dims, ints};
 use super::autodiff::Expr;
-use super::convolution::{AllWindows, Around, Convolution, Geometry, PerDim, product};
+use super::convolution::{AllWindows, Around, Convolution, Geometry, PerDim, product, readable};
 use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::{Sizes, contiguous_strides};
@@ -92,6 +92,7 @@ fn in_phases<'g>(
     wanted: &[usize],
 ) -> Expr<'g> {
     let (sizes, kernel, n) = (x.sizes(), weight.sizes(), wanted.len());
+    let x = readable(x, weight, geometry.groups, kernel[1]);
     let reversed = weight.call(Op::Flip, &[], Dims { dims: (2..2 + n as i64).collect() }.into());
     let reaching = |d: usize| phases[d].iter().filter(|phase| phase.taps > 0);
     let before = |d: usize| -reaching(d).map(|phase| phase.start).min().unwrap_or(0);

@@ -4,8 +4,10 @@
 //! `(N, C, H, W)` becomes `(N, C, places of H, places of W, elements of H, elements of W)`. A convolution is a copy of
 //! that view and a matrix product; a pooling reduces it.
 
-use super::attrs::{ConstantPadNd, Shape, Slice, Unfold, ints};
+use super::attr::MemoryFormat;
+use super::attrs::{ConstantPadNd, Ordered, Shape, Slice, Unfold, ints};
 use super::autodiff::Expr;
+use super::memory_formats::{dense_strides, suggested_format};
 use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::Layout;
@@ -77,8 +79,19 @@ pub fn padded<'g>(x: Expr<'g>, around: &[(i64, i64)], value: Scalar) -> Expr<'g>
         let cut: SmallVec<[(i64, i64); 4]> = part(|pad| pad.min(0)).collect();
         return padded(padded(x, &room, value), &cut, value);
     }
-    let pad = around.iter().rev().flat_map(|&(before, after)| [before, after]).collect();
-    x.call(Op::ConstantPadNd, &[], ConstantPadNd { pad, value: Some(value) }.into())
+    let with = |x: Expr<'g>, around: &[(i64, i64)]| {
+        let pad = around.iter().rev().flat_map(|&(before, after)| [before, after]).collect();
+        x.call(Op::ConstantPadNd, &[], ConstantPadNd { pad, value: Some(value) }.into())
+    };
+    let (rank, ty) = (x.rank(), x.ty());
+    if suggested_format(&ty.sizes, &ty.strides).order().is_none() || around.len() + 2 > rank {
+        return with(x, around);
+    }
+    // A padded tensor is row-major, so the channels that are last in memory become the last dim meanwhile.
+    let last: SmallVec<[usize; 6]> = [0].into_iter().chain(2..rank).chain([1]).collect();
+    let back: SmallVec<[usize; 6]> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let around: SmallVec<[(i64, i64); 4]> = around.iter().copied().chain([(0, 0)]).collect();
+    with(x.permute(&last), &around).permute(&back)
 }
 
 /// A reshape: a view where strides allow it, else a copy.
@@ -90,4 +103,13 @@ pub fn laid_out<'g>(x: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
     let is_view = Layout { sizes: own, strides, offset: 0 }.view(sizes).is_some();
     let x = if is_view { x } else { x.contiguous() };
     x.call(Op::View, &[], Shape { size: ints(sizes) }.into())
+}
+
+/// With exactly the dense strides of a memory format.
+pub fn in_format<'g>(x: Expr<'g>, memory_format: MemoryFormat) -> Expr<'g> {
+    let TensorType { sizes, strides, .. } = x.ty();
+    if strides == dense_strides(memory_format, &sizes) {
+        return x;
+    }
+    x.call(Op::Clone, &[], Ordered { memory_format }.into())
 }

@@ -132,6 +132,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/cuda/routine.rs",
     "runtime/launch.rs",
     "runtime/product/mod.rs",
+    "runtime/product/direct.rs",
     "runtime/product/format.rs",
     "runtime/product/narrow.rs",
     "runtime/product/pack.rs",

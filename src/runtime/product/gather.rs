@@ -76,7 +76,7 @@ impl WindowTable {
 }
 
 /// Dims without those of one element, where neighbours are one dim if their elements lie at equal distances.
-fn merged(dims: &[(usize, usize)]) -> SmallVec<[(usize, usize); 6]> {
+pub(super) fn merged(dims: &[(usize, usize)]) -> SmallVec<[(usize, usize); 6]> {
     let mut merged: SmallVec<[(usize, usize); 6]> = SmallVec::new();
     for &(size, stride) in dims.iter().filter(|(size, _)| *size != 1) {
         match merged.last_mut() {
@@ -88,7 +88,7 @@ fn merged(dims: &[(usize, usize)]) -> SmallVec<[(usize, usize); 6]> {
 }
 
 /// The offsets of all elements of some dims, in row-major order.
-fn offsets(dims: &[(usize, usize)]) -> Result<Vec<usize>> {
+pub(super) fn offsets(dims: &[(usize, usize)]) -> Result<Vec<usize>> {
     let mut all = vec![0];
     for &(size, stride) in dims {
         let mut next = roomy(all.len().saturating_mul(size))?;

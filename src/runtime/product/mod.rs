@@ -8,6 +8,7 @@
 //!
 //! A product is cut into parts of its result. A chain is never cut: there are no sums of partial sums.
 
+mod direct;
 mod format;
 mod gather;
 mod narrow;

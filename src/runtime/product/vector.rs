@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "SIMD primitives")]
 
 /// An element of a product.
-pub(super) trait Element: Copy + 'static {
+pub(super) trait Element: Copy + Sync + 'static {
     const ZERO: Self;
 }
 impl Element for f32 {
@@ -25,6 +25,8 @@ impl Element for f64 {
 /// of the method.
 pub(super) trait Vector: Copy {
     type Element: Element;
+    /// Which lanes are accessed.
+    type Mask: Copy;
     const LANES: usize;
     /// Elements of a row that [`Vector::transpose`] moves.
     const DEPTH: usize;
@@ -38,6 +40,10 @@ pub(super) trait Vector: Copy {
     unsafe fn load(from: *const Self::Element) -> Self;
     /// The first `n` elements, at most all, and zeros.
     unsafe fn load_first(from: *const Self::Element, n: usize) -> Self;
+    /// The first `n` lanes, at most all.
+    unsafe fn mask(n: usize) -> Self::Mask;
+    /// The elements of a mask, and zeros.
+    unsafe fn load_masked(from: *const Self::Element, mask: Self::Mask) -> Self;
     /// The first `n` of elements that are `stride` apart, at most all, and zeros.
     /// What lies between them may be read.
     unsafe fn load_every(from: *const Self::Element, stride: usize, n: usize) -> Self;
@@ -65,6 +71,7 @@ macro_rules! plain {
     ($($element:ident)*) => {$(
         impl Vector for Plain<$element> {
             type Element = $element;
+            type Mask = usize;
             const LANES: usize = 4;
             const DEPTH: usize = 1;
             const BESIDE: usize = 4;
@@ -89,6 +96,15 @@ macro_rules! plain {
                 // SAFETY: passed on from the caller, for `n` elements.
                 unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), n.min(4)) };
                 Plain(lanes)
+            }
+            #[inline(always)]
+            unsafe fn mask(n: usize) -> usize {
+                n
+            }
+            #[inline(always)]
+            unsafe fn load_masked(from: *const $element, mask: usize) -> Self {
+                // SAFETY: passed on from the caller.
+                unsafe { Self::load_first(from, mask) }
             }
             #[inline(always)]
             unsafe fn load_every(from: *const $element, stride: usize, n: usize) -> Self {
@@ -144,7 +160,7 @@ mod x86 {
     /// A vector of the processor, in terms of its instructions.
     macro_rules! vector {
         ($vector:ident: $lanes:literal $element:ident, depth $depth:literal, beside $beside:literal;
-            mask |$n:ident| $mask:expr;
+            mask $mask_type:ident |$n:ident| $mask:expr;
             zero $zero:expr;
             splat |$number:ident| $splat:expr;
             load |$at:ident| $load:expr;
@@ -159,6 +175,7 @@ mod x86 {
             transpose |$rows:ident| $transpose:expr;) => {
             impl Vector for $vector {
                 type Element = $element;
+                type Mask = $mask_type;
                 const LANES: usize = $lanes;
                 const DEPTH: usize = $depth;
                 const BESIDE: usize = $beside;
@@ -187,7 +204,15 @@ mod x86 {
                         return unsafe { Self::load($from) };
                     }
                     // SAFETY: see `zero`.
-                    let $some = unsafe { $mask };
+                    unsafe { Self::load_masked($from, Self::mask($n)) }
+                }
+                #[inline(always)]
+                unsafe fn mask($n: usize) -> $mask_type {
+                    // SAFETY: see `zero`.
+                    unsafe { $mask }
+                }
+                #[inline(always)]
+                unsafe fn load_masked($from: *const $element, $some: $mask_type) -> Self {
                     // SAFETY: see `zero`.
                     unsafe { $load_masked }
                 }
@@ -273,7 +298,7 @@ mod x86 {
 
     vector! {
         __m512: 16 f32, depth 4, beside 64;
-        mask |n| _cvtu32_mask16((1 << n) - 1);
+        mask __mmask16 |n| _cvtu32_mask16((1 << n) - 1);
         zero _mm512_setzero_ps();
         splat |x| _mm512_set1_ps(x);
         load |at| _mm512_loadu_ps(at);
@@ -307,7 +332,7 @@ mod x86 {
 
     vector! {
         __m512d: 8 f64, depth 2, beside 64;
-        mask |n| _cvtu32_mask8((1 << n) - 1);
+        mask __mmask8 |n| _cvtu32_mask8((1 << n) - 1);
         zero _mm512_setzero_pd();
         splat |x| _mm512_set1_pd(x);
         load |at| _mm512_loadu_pd(at);
@@ -329,7 +354,7 @@ mod x86 {
 
     vector! {
         __m256: 8 f32, depth 4, beside 4;
-        mask |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        mask __m256i |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
         zero _mm256_setzero_ps();
         splat |x| _mm256_set1_ps(x);
         load |at| _mm256_loadu_ps(at);
@@ -361,7 +386,7 @@ mod x86 {
 
     vector! {
         __m256d: 4 f64, depth 2, beside 4;
-        mask |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
+        mask __m256i |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
         zero _mm256_setzero_pd();
         splat |x| _mm256_set1_pd(x);
         load |at| _mm256_loadu_pd(at);

@@ -77,7 +77,11 @@ fn window_product(operands: &Operands, attrs: &Attrs, result: &TensorType) -> Re
     let mapped = windows.sizes().len() - ty.rank();
     let mut sizes: Vec<i64> = windows.sizes()[..mapped + batch].iter().map(|&size| size as i64).collect();
     sizes.extend([product(&ty.sizes[batch..columns]), product(&ty.sizes[columns..])]);
-    let product = left.matmul(&windows.reshape(&sizes[..])?)?;
+    // The factors of a row may be several dims.
+    let rows = left.sizes().len() - operands.list[0].ty.rank() + batch + 1;
+    let mut factors: Vec<i64> = left.sizes()[..rows].iter().map(|&size| size as i64).collect();
+    factors.push(product(&left.sizes()[rows..]));
+    let product = left.reshape(&factors[..])?.matmul(&windows.reshape(&sizes[..])?)?;
     product.reshape(&physical_sizes(operands.level.size, &result.sizes)[..])
 }
 

@@ -239,6 +239,78 @@ fn convolutions_of_other_dtypes_are_right() {
     check(found.to_dtype(DType::F64), exact.sizes(), &expected, "i64");
 }
 
+/// The same elements, with channels last in memory.
+fn with_channels_last(x: &Tensor) -> Tensor {
+    let rank = x.dim() as i64;
+    let last: Vec<i64> = [0].into_iter().chain(2..rank).chain([1]).collect();
+    let back: Vec<i64> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    x.permute(last).and_then(|x| x.contiguous()).and_then(|x| x.permute(back)).expect("memory")
+}
+
+fn bits(x: &Tensor) -> Vec<u64> {
+    let wide = x.to_dtype(DType::F64).and_then(|x| x.to_vec::<f64>()).expect("floats have f64 values");
+    wide.into_iter().map(f64::to_bits).collect()
+}
+
+#[test]
+fn channels_stay_last_and_bits_do_not_depend_on_it() {
+    let mut numbers = Numbers(8);
+    // Samples, input channels, output channels, groups, kernel, stride.
+    let cases = [
+        (3, 16, 33, 1, 3, 1),
+        (2, 35, 7, 1, 3, 2),
+        (2, 20, 24, 1, 1, 1),
+        (2, 20, 24, 1, 1, 2),
+        (2, 18, 18, 18, 3, 1),
+        (1, 33, 33, 33, 5, 2),
+        (2, 6, 12, 6, 3, 1),
+        (2, 12, 20, 4, 3, 1),
+        (2, 8, 1, 1, 3, 1),
+        (1, 8, 8, 8, 1, 1),
+    ];
+    for (samples, inner, outer, groups, kernel, stride) in cases {
+        for (n, dtype) in [(2, DType::F32), (2, DType::BF16), (2, DType::F64), (3, DType::F32)] {
+            let dims = |sizes: [usize; 2], size: usize| [&sizes[..], &vec![size; n]].concat();
+            let make = |numbers: &mut Numbers, sizes: &[usize]| numbers.tensor(sizes).to_dtype(dtype).expect("memory");
+            let x = make(&mut numbers, &dims([samples, inner], if n == 2 { 9 } else { 5 }));
+            let weight = make(&mut numbers, &dims([outer, inner / groups], kernel));
+            let bias = make(&mut numbers, &[outer]);
+            let pad = kernel as i64 / 2;
+            let options =
+                Convolution { stride: stride.into(), padding: pad.into(), groups: groups as i64, ..Default::default() };
+            let run = |x: &Tensor, weight: &Tensor| {
+                let [x, weight] = [x, weight].map(|x| x.detach().expect("a leaf"));
+                for leaf in [&x, &weight] {
+                    leaf.set_requires_grad(true).expect("floats have gradients");
+                }
+                let y = if n == 2 {
+                    x.conv2d(&weight, Some(&bias), &options)
+                } else {
+                    x.conv3d(&weight, Some(&bias), &options)
+                };
+                let y = y.expect("it fits");
+                let loss = y.mul(&y).and_then(|y| y.sum_all()).expect("a number");
+                loss.backward().expect("it has a tape");
+                [Some(y), x.grad(), weight.grad()].map(|x| x.expect("it has a gradient"))
+            };
+            let expected = run(&x, &weight);
+            for (x_last, weight_last) in [(true, false), (false, true), (true, true)] {
+                let as_asked = |x: &Tensor, last: bool| if last { with_channels_last(x) } else { x.clone() };
+                let found = run(&as_asked(&x, x_last), &as_asked(&weight, weight_last));
+                let text =
+                    format!("{samples} {inner} {outer} {groups} {kernel} {stride} {dtype} {x_last} {weight_last}");
+                let is_undecided = if weight_last && !x_last { inner == groups || kernel == 1 } else { inner == 1 };
+                if !is_undecided {
+                    assert_eq!(found[0].strides(), with_channels_last(&found[0]).strides(), "{text}");
+                }
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert_eq!(bits(found), bits(expected), "{text}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
     let mut numbers = Numbers(6);
