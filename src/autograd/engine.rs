@@ -5,6 +5,7 @@
 //! of arrival. Everything runs on the calling thread through the dispatcher, so a backward pass can itself be recorded,
 //! traced, or seen by modes.
 
+use crate::autograd::anomaly;
 use crate::autograd::hook;
 use crate::autograd::node::{BackwardCall, Edge, Node, ResultType, reserve};
 use crate::autograd::parts::{Part, Sum};
@@ -335,14 +336,21 @@ impl Task {
             let name = node.function.name();
             profile::open(Kind::Node, (profile::key_of(&name), 0), || named(&name))
         });
-        let results = node.function.apply(gradients.into_vec(), &call);
+        let is_given = anomaly::is_given(&gradients);
+        let results = {
+            // What a recorded backward pass records stands where the call stands.
+            let _place = if self.options.create_graph { anomaly::located(node) } else { None };
+            node.function.apply(gradients.into_vec(), &call)
+        };
         drop(span);
         // An abstract trace is no call: what was recorded before it keeps its saved values for the real one.
         let is_call = !observer().is_some_and(|observer| observer.is_abstract_since(node.sequence));
         if !self.options.retain_graph && is_call {
             node.function.release();
         }
-        results
+        let results = results?;
+        anomaly::check_gradients(node, is_given, &results)?;
+        Ok(results)
     }
 }
 

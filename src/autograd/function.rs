@@ -1,12 +1,14 @@
 //! Functions with a user-defined derivative.
 
 use crate::autograd::meta::gradient_edge;
-use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node};
+use crate::autograd::origin;
 use crate::autograd::row::freed;
 use crate::autograd::saved::Saved;
 use crate::autograd::tape::Places;
 use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
 use crate::error::{Error, Result};
+use crate::profile::locate;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
 use smallvec::SmallVec;
@@ -105,7 +107,9 @@ struct FunctionBackward {
 ///
 /// # Errors
 /// If the function fails, or if it saves a result that does not exist.
+#[track_caller]
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let _place = if origin::is_on() { Some(locate()) } else { None };
     let function: Arc<dyn Function> = Arc::new(function);
     let needs = inputs.iter().map(|input| is_grad_enabled() && input.requires_grad()).collect();
     let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new(), needs };
@@ -136,7 +140,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     let saved = context.keeps.iter().map(save).collect::<Result<Vec<_>>>()?;
     let backward =
         FunctionBackward { function: function.clone(), saved: Mutex::new(Some(saved)), n_inputs: inputs.len() };
-    let node = Node::new(Box::new(backward), edges, results.iter().map(ResultType::of).collect());
+    let node = Node::new(Box::new(backward), edges, &results.iter().collect::<SmallVec<[&Tensor; 4]>>());
     for (output, result) in results.iter().enumerate().filter(|(_, result)| result.dtype().is_float()) {
         result.set_edge(Edge::new(node.clone(), output));
     }

@@ -9,6 +9,7 @@
 //! of the backward pass depends on the recorded calls alone.
 
 mod accumulate;
+mod anomaly;
 mod engine;
 mod function;
 pub(crate) mod gradcheck;
@@ -18,6 +19,7 @@ pub(crate) mod inplace_or_view;
 pub(crate) mod kernel;
 mod meta;
 mod node;
+mod origin;
 mod parts;
 mod program;
 mod row;
@@ -31,6 +33,7 @@ pub use crate::dispatch::key::grad_mode::{
     GradGuard, InferenceGuard, enable_grad, inference_mode, is_grad_enabled, is_inference_mode, no_grad,
     set_grad_enabled,
 };
+pub use anomaly::{AnomalyGuard, detect_anomaly};
 pub use function::{Context, Function, apply};
 pub use gradcheck::gradcheck;
 pub use hook::HookId;
@@ -38,6 +41,7 @@ pub(crate) use meta::{Meta, gradient_edge};
 pub(crate) use node::Edge;
 pub use node::GradFn;
 pub(crate) use node::reserve as reserve_calls;
+pub(crate) use origin::is_on as detects_anomalies;
 pub(crate) use program::{GradientProgram, KeptTensors, ProgramHistory, Request, Values, record_program};
 pub(crate) use row::{replay, replay_until};
 pub(crate) use tape::{Tape, leads_to, reached};
@@ -162,6 +166,7 @@ fn roots(outputs: &[&Tensor], grad_outputs: &[Option<&Tensor>], create_graph: bo
             let what = format!("element {index} of tensors does not require grad and does not have a grad_fn");
             return Err(Error::argument("backward", what));
         };
+        anomaly::check_root(output, &edge)?;
         Ok((edge, root_gradient(output, grad_outputs.get(index).copied().flatten(), create_graph)?))
     };
     outputs.iter().enumerate().map(root).collect()

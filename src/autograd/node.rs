@@ -4,6 +4,7 @@
 //! are no cycles. A long tape is dropped without deep recursion.
 
 use crate::autograd::hook::Hook;
+use crate::autograd::origin::Origin;
 use crate::autograd::tape::Places;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -177,17 +178,21 @@ pub(crate) struct Node {
     pub(crate) function: Box<dyn Backward>,
     pub(crate) next: SmallVec<[Option<Edge>; 2]>,
     pub(crate) results: SmallVec<[ResultType; 1]>,
+    /// Where the call stands, if anomalies were detected then.
+    pub(super) origin: Option<Box<Origin>>,
     hooks: Mutex<Vec<(usize, Hook)>>,
 }
 
 impl Node {
-    /// A node for a new call.
+    /// A node for a new call with these results.
     pub(crate) fn new(
         function: Box<dyn Backward>,
         next: SmallVec<[Option<Edge>; 2]>,
-        results: SmallVec<[ResultType; 1]>,
+        results: &[&Tensor],
     ) -> Arc<Node> {
-        Node::numbered(reserve(1), function, next, results)
+        let (sequence, origin) = (reserve(1), Origin::of(results));
+        let results = results.iter().map(|result| ResultType::of(result)).collect();
+        Arc::new(Node { sequence, function, next, results, origin, hooks: Mutex::default() })
     }
 
     /// A node for a call with a number that was reserved.
@@ -197,7 +202,7 @@ impl Node {
         next: SmallVec<[Option<Edge>; 2]>,
         results: SmallVec<[ResultType; 1]>,
     ) -> Arc<Node> {
-        Arc::new(Node { sequence, function, next, results, hooks: Mutex::default() })
+        Arc::new(Node { sequence, function, next, results, origin: None, hooks: Mutex::default() })
     }
 
     /// Whether it accumulates the gradients of a leaf.
@@ -208,7 +213,8 @@ impl Node {
     /// A node that runs after all others: it accumulates the gradients of a leaf.
     pub(super) fn last(function: Box<dyn Backward>, result: ResultType) -> Arc<Node> {
         let results = SmallVec::from_iter([result]);
-        Arc::new(Node { sequence: LAST, function, next: SmallVec::new(), results, hooks: Mutex::default() })
+        let next = SmallVec::new();
+        Arc::new(Node { sequence: LAST, function, next, results, origin: None, hooks: Mutex::default() })
     }
 
     /// The hooks on the gradients of its results, each with the index of its result.

@@ -5,7 +5,7 @@
 //! executable. If the backward pass is itself recorded, traced, or seen by modes, the graph is called op by op through
 //! the dispatcher. Both give the same bits.
 
-use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node};
 use crate::autograd::saved::Saved;
 use crate::autograd::tape::Places;
 use crate::device::Device;
@@ -26,7 +26,7 @@ use crate::profile::Place;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A recorded call of a row.
@@ -58,7 +58,7 @@ pub(crate) fn record(
         });
     }
     let function = Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)) });
-    let node = Node::new(function, next, smallvec![ResultType::of(result)]);
+    let node = Node::new(function, next, &[result]);
     result.set_edge(Edge::new(node, 0));
     Ok(())
 }

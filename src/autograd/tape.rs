@@ -114,7 +114,7 @@ pub(crate) fn leads_to(edge: &Edge, leaf: &Tensor) -> bool {
 }
 
 /// Follows a gradient from an edge, and asks of each edge whether it ends there.
-fn follow(from: Option<Edge>, mut ends: impl FnMut(&Edge) -> bool) {
+pub(super) fn follow(from: Option<Edge>, mut ends: impl FnMut(&Edge) -> bool) {
     let mut seen = HashSet::new();
     let mut waiting: Vec<Edge> = from.into_iter().collect();
     while let Some(edge) = waiting.pop() {

@@ -5,7 +5,7 @@
 //! view chain to the base.
 
 use crate::autograd::meta::gradient_edge;
-use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node};
 use crate::autograd::tape::Places;
 use crate::dispatch::key::grad_mode::{enable_grad, is_grad_enabled};
 use crate::dispatch::rows::call;
@@ -166,14 +166,12 @@ pub(crate) fn rebase(target: &Tensor, source: &Tensor, before: Option<Edge>) -> 
     let copy = CopyBackward { dtype: source.dtype(), sizes: source.sizes().into() };
     let edge = gradient_edge(source)?;
     let Some(view) = target.view_of().filter(|view| view.is_differentiable) else {
-        let node =
-            Node::new(Box::new(copy), SmallVec::from_iter([edge]), SmallVec::from_iter([ResultType::of(target)]));
+        let node = Node::new(Box::new(copy), SmallVec::from_iter([edge]), &[target]);
         target.set_edge(Edge::new(node, 0));
         return Ok(());
     };
     let function = CopySlices { chain: view.chain.steps(), copy, view_sizes: target.sizes().into() };
-    let results = SmallVec::from_iter([ResultType::of(&view.base)]);
-    let node = Node::new(Box::new(function), SmallVec::from_iter([before, edge]), results);
+    let node = Node::new(Box::new(function), SmallVec::from_iter([before, edge]), &[&view.base]);
     view.base.set_edge(Edge::new(node, 0));
     refresh(target)
 }

@@ -5,7 +5,7 @@
 
 use crate::autograd::kernel::is_wanted;
 use crate::autograd::meta::gradient_edge;
-use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node};
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::local::below_autograd;
 use crate::dispatch::key::set::KeySet;
@@ -46,7 +46,7 @@ pub(crate) fn record(operator: &Operator, operands: &[Tensor], results: &Stack) 
     }
     let next = operands.iter().map(gradient_edge).collect::<Result<SmallVec<[Option<Edge>; 2]>>>()?;
     let function = Box::new(WithoutDerivative(operator.name().to_string()));
-    let node = Node::new(function, next, results.iter().map(|result| ResultType::of(result)).collect());
+    let node = Node::new(function, next, &results);
     for (output, result) in results.iter().enumerate() {
         result.set_edge(Edge::new(node.clone(), output));
     }

@@ -17,7 +17,7 @@ use super::profiled;
 use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
-use crate::autograd::is_unrecorded_view;
+use crate::autograd::{detects_anomalies, is_unrecorded_view};
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::modes;
@@ -245,6 +245,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             () if tracer::is_tracing() => NotCaptured::NestedCall.into(),
             () if modes::is_active() => NotCaptured::UserMode.into(),
             () if debug::forces_eager() || stance == Stance::Eager => Reason::Disabled,
+            () if detects_anomalies() => NotCaptured::DetectsAnomalies.into(),
             () if self.options.capacity == 0 => NotCaptured::NoCapacity.into(),
             () if inputs.any(no_data) => NotCaptured::InputWithoutData.into(),
             () => return None,

@@ -155,6 +155,10 @@ NotCaptured {
     }
         "history_written" => "{tensor} is written where gradients are recorded, so its history changes";
         "return the new value, or write a detached one";
+    /// The thread looks for the call that gives NaN.
+    DetectsAnomalies
+        "detects_anomalies" => "`detect_anomaly` is on, and checks what each call gives";
+        "drop its guard once the call that gives NaN is found";
     /// An input has no data, or is on no device that code is compiled for.
     InputWithoutData
         "input_without_data" => "an input has no data on the cpu or a GPU";

@@ -166,6 +166,16 @@ pub enum Error {
         /// The limit in force, `usize::MAX` for none.
         limit: usize,
     },
+    /// A NaN that [`detect_anomaly`](crate::autograd::detect_anomaly) found.
+    #[error("{op}: {what}; {}", called(place.as_deref()))]
+    Anomaly {
+        /// The derivative of the operator, as `grad_fn` names it.
+        op: String,
+        /// Which value has the NaN.
+        what: String,
+        /// The line that called the operator, if it is known.
+        place: Option<String>,
+    },
     /// A call of a program from a file failed.
     #[error("{error} (called by {place})")]
     Called {
@@ -198,6 +208,14 @@ const RECORDED: &str = " (recorded ";
 /// The operator in front of a message, if there was one.
 fn of_call(call: &str) -> String {
     if call.is_empty() { String::new() } else { format!("{call}: ") }
+}
+
+/// Where a call is whose values have a NaN.
+fn called(place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("it was called at {place}"),
+        None => "it was recorded without detect_anomaly, which needs its guard before the forward pass".into(),
+    }
 }
 
 /// What a limit leaves to do.
@@ -288,6 +306,7 @@ impl Error {
             | Error::Invalid { .. }
             | Error::File { .. }
             | Error::OutOfMemory { .. }
+            | Error::Anomaly { .. }
             | Error::Called { .. }
             | Error::Panicked { .. }
             | Error::Internal { .. } => {}

@@ -43,6 +43,7 @@ struct Recomputed<F> {
 ///
 /// # Errors
 /// If the function fails. The backward pass fails if gradients of gradients are wanted.
+#[track_caller]
 pub fn checkpoint(
     function: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     inputs: &[&Tensor],

@@ -2,6 +2,7 @@
 //!
 //! Numbers in comments (`line 112`, for one) are those of the dispatcher's conformance list.
 
+mod anomaly;
 mod basics;
 mod compiled;
 mod functions;
