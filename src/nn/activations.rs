@@ -2,6 +2,7 @@
 
 use super::init::constant_parameter;
 use super::module::{Forward, Module};
+use crate::dispatch::Dispatcher;
 use crate::error::Result;
 use crate::tensor::Tensor;
 use std::sync::Arc;
@@ -53,6 +54,41 @@ impl Forward for Dropout {
         // Nothing is drawn where nothing is dropped.
         if self.p == 0.0 { Ok(x.clone()) } else { x.dropout(self.p, self.training) }
     }
+}
+
+macro_rules! whole_parts {
+    ($($(#[$doc:meta])* $name:ident $operator:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Module)]
+        pub struct $name {
+            /// The probability.
+            pub p: f64,
+            /// Whether it is in training.
+            #[module(training)]
+            pub training: bool,
+        }
+
+        impl $name {
+            /// Dropout of this probability.
+            pub fn new(p: f64) -> $name {
+                $name { p, training: true }
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                Dispatcher::global().find_schema($operator, "")?.call((x, self.p, self.training))
+            }
+        }
+    )*};
+}
+whole_parts! {
+    /// Zeroes whole channels of `(N, C, …)` at random in training, and scales the others up. PyTorch's `Dropout1d`,
+    /// `Dropout2d` and `Dropout3d`.
+    ChannelDropout "aten::feature_dropout";
+    /// Replaces elements at random in training, so that mean and variance of what [`SELU`](super::SELU) gives are kept.
+    AlphaDropout "aten::alpha_dropout";
 }
 
 /// The type of the function of a [`Func`].

@@ -101,4 +101,6 @@ convolutions! {
     ConvTranspose1d conv_transpose1d 1 ConvTranspose |inputs, _, _, outputs| [inputs, outputs];
     /// Transposed convolution of `(N, C, H, W)`. The weight is `(inputs, outputs / groups, H, W)`.
     ConvTranspose2d conv_transpose2d 2 ConvTranspose |inputs, _, _, outputs| [inputs, outputs];
+    /// Transposed convolution of `(N, C, D, H, W)`. The weight is `(inputs, outputs / groups, D, H, W)`.
+    ConvTranspose3d conv_transpose3d 3 ConvTranspose |inputs, _, _, outputs| [inputs, outputs];
 }

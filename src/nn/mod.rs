@@ -35,23 +35,25 @@ pub use crate::ops::nn::{
     Attention, AvgPool, BatchNorm, Border, ConvTranspose, Convolution, CrossEntropy, GridBorder, GridFilter,
     GridSample, Interpolation, MaxPool, Padding, Patches, Reduction, einsum,
 };
-pub use activations::{Dropout, Func, PReLU};
+pub use activations::{AlphaDropout, ChannelDropout, Dropout, Func, PReLU};
 pub use attention::{AttentionMask, MultiheadAttention};
 pub use containers::Sequential;
-pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d};
+pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use embedding::{BagMode, Embedding, EmbeddingBag};
 pub use kv_cache::KvCache;
 pub use linear::{Bilinear, Linear};
 pub use module::{CloneForward, Forward, Module, PartMut, Role, Visitor, VisitorMut};
-pub use normalization::{BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
+pub use normalization::{BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 pub use positions::{RotaryEmbedding, SinusoidalPositions};
 pub use recompute::checkpoint;
-pub use recurrent::{GRU, LSTM, RNN, RecurrentOptions};
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RecurrentOptions};
 pub use state::{Checkpoint, State};
 pub use stateless::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AvgPool1d, AvgPool2d, ELU, Flatten, GELU, GELUTanh, GLU, Hardswish, Identity,
-    LeakyReLU, LogSoftmax, MaxPool1d, MaxPool2d, Mish, PixelShuffle, PixelUnshuffle, ReLU, ReLU6, SiLU, Sigmoid,
-    Softmax, Softplus, Tanh, Upsample,
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d,
+    AvgPool2d, BorderPad, CELU, ConstantPad, ELU, Flatten, GELU, GELUTanh, GLU, Hardshrink, Hardsigmoid, Hardswish,
+    Hardtanh, Identity, LeakyReLU, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, Mish, PixelShuffle, PixelUnshuffle,
+    ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
+    Unflatten, Upsample,
 };
 pub use transformer::{
     TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerOptions,

@@ -206,6 +206,8 @@ batch_norms! {
     BatchNorm1d [2 3];
     /// Batch normalization of `(N, C, H, W)`.
     BatchNorm2d [4];
+    /// Batch normalization of `(N, C, D, H, W)`.
+    BatchNorm3d [5];
 }
 
 /// Instance normalization: of each channel of each sample. It starts without weights, as in PyTorch.

@@ -177,3 +177,85 @@ one_state! {
     GRU "aten::gru";
     RNN "aten::rnn_tanh";
 }
+
+macro_rules! cells {
+    ($($(#[$doc:meta])* $name:ident $gates:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Module)]
+        pub struct $name {
+            /// Weights of the input, `(gates * hidden, inputs)`.
+            pub weight_ih: Tensor,
+            /// Weights of the state, `(gates * hidden, hidden)`.
+            pub weight_hh: Tensor,
+            /// Biases of the input.
+            pub bias_ih: Option<Tensor>,
+            /// Biases of the state.
+            pub bias_hh: Option<Tensor>,
+        }
+
+        impl $name {
+            /// A cell with biases for so many inputs, whose states have `hidden` features.
+            ///
+            /// # Errors
+            /// If there is not enough memory.
+            pub fn new(inputs: usize, hidden: usize) -> Result<$name> {
+                let (rows, bound) = ($gates * hidden, within(hidden));
+                Ok($name {
+                    weight_ih: uniform_parameter(&[rows, inputs], bound)?,
+                    weight_hh: uniform_parameter(&[rows, hidden], bound)?,
+                    bias_ih: Some(uniform_parameter(&[rows], bound)?),
+                    bias_hh: Some(uniform_parameter(&[rows], bound)?),
+                })
+            }
+
+            /// The cell without its biases.
+            #[must_use]
+            pub fn without_bias(self) -> $name {
+                $name { bias_ih: None, bias_hh: None, ..self }
+            }
+        }
+    )*};
+}
+cells! {
+    /// A step of [`LSTM`]: inputs `(N, inputs)`, states `(N, hidden)`.
+    LSTMCell 4;
+    /// A step of [`GRU`]: inputs `(N, inputs)`, states `(N, hidden)`.
+    GRUCell 3;
+    /// A step of [`RNN`]: inputs `(N, inputs)`, states `(N, hidden)`.
+    RNNCell 1;
+}
+
+impl LSTMCell {
+    /// The next hidden state and cell.
+    ///
+    /// # Errors
+    /// If sizes or dtypes do not fit.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor, state: (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
+        let states = [state.0.clone(), state.1.clone()];
+        let (bias_ih, bias_hh) = (self.bias_ih.as_ref(), self.bias_hh.as_ref());
+        let operator = Dispatcher::global().find_schema("aten::lstm_cell", "")?;
+        operator.call((x, &states[..], &self.weight_ih, &self.weight_hh, bias_ih, bias_hh))
+    }
+}
+
+macro_rules! cells_of_one_state {
+    ($($name:ident $operator:literal;)*) => {$(
+        impl $name {
+            /// The next state.
+            ///
+            /// # Errors
+            /// If sizes or dtypes do not fit.
+            #[track_caller]
+            pub fn forward(&self, x: &Tensor, state: &Tensor) -> Result<Tensor> {
+                let (bias_ih, bias_hh) = (self.bias_ih.as_ref(), self.bias_hh.as_ref());
+                let operator = Dispatcher::global().find_schema($operator, "")?;
+                operator.call((x, state, &self.weight_ih, &self.weight_hh, bias_ih, bias_hh))
+            }
+        }
+    )*};
+}
+cells_of_one_state! {
+    GRUCell "aten::gru_cell";
+    RNNCell "aten::rnn_tanh_cell";
+}

@@ -1,9 +1,10 @@
 //! Layers without tensors: activations, pools, and layers that rearrange. A row each.
 
 use super::module::{Forward, Module};
+use crate::dispatch::Dispatcher;
 use crate::error::Result;
 use crate::ops::Dims;
-use crate::ops::nn::{AvgPool, Interpolation, MaxPool};
+use crate::ops::nn::{AvgPool, Border, Interpolation, MaxPool};
 use crate::tensor::Tensor;
 
 /// `Name { options } |x, layer| result;` The struct has the options as public fields.
@@ -60,6 +61,45 @@ stateless! {
         /// The limit of negative numbers.
         alpha: f64
     } |x, layer| x.elu(layer.alpha);
+    /// The scaled exponential linear unit, which keeps mean and variance of normal inputs.
+    SELU {} |x, layer| x.selu();
+    /// The continuously differentiable exponential linear unit. PyTorch's alpha is 1.
+    CELU {
+        /// The limit of negative numbers.
+        alpha: f64
+    } |x, layer| x.celu(layer.alpha);
+    /// `clamp(x, min, max)`. PyTorch's bounds are -1 and 1.
+    Hardtanh {
+        /// The lower bound.
+        min: f64,
+        /// The upper bound.
+        max: f64
+    } |x, layer| x.hardtanh(layer.min, layer.max);
+    /// `clamp(x + 3, 0, 6) / 6`.
+    Hardsigmoid {} |x, layer| x.hardsigmoid();
+    /// `log(sigmoid(x))`.
+    LogSigmoid {} |x, layer| x.log_sigmoid();
+    /// `x / (1 + |x|)`.
+    Softsign {} |x, layer| x.div(x.abs()?.add(1.0)?);
+    /// `x - tanh(x)`.
+    Tanhshrink {} |x, layer| x.sub(x.tanh()?);
+    /// `x` moved towards 0 by `lambda`, and 0 where it is as near. PyTorch's lambda is 0.5.
+    Softshrink {
+        /// How far.
+        lambda: f64
+    } |x, layer| x.softshrink(layer.lambda);
+    /// `x`, and 0 where it is no further from 0 than `lambda`. PyTorch's lambda is 0.5.
+    Hardshrink {
+        /// How far.
+        lambda: f64
+    } |x, layer| x.hardshrink(layer.lambda);
+    /// `x` where it is above the threshold, another value elsewhere.
+    Threshold {
+        /// The threshold.
+        threshold: f64,
+        /// The other value.
+        value: f64
+    } |x, layer| x.threshold(layer.threshold, layer.value);
     /// Softmax along a dim.
     Softmax {
         /// The dim.
@@ -70,6 +110,11 @@ stateless! {
         /// The dim.
         dim: i64
     } |x, layer| x.log_softmax(layer.dim);
+    /// Softmax of the negative numbers along a dim.
+    Softmin {
+        /// The dim.
+        dim: i64
+    } |x, layer| x.neg()?.softmax(layer.dim);
     /// `a sigmoid(b)` of the halves of a dim.
     GLU {
         /// The dim.
@@ -82,6 +127,27 @@ stateless! {
         /// The last of the dims.
         end: i64
     } |x, layer| x.flatten(layer.start, layer.end);
+    /// Dims of these sizes in the place of one.
+    Unflatten {
+        /// The dim.
+        dim: i64,
+        /// The sizes of the new dims.
+        sizes: Dims
+    } |x, layer| x.unflatten(layer.dim, layer.sizes.clone());
+    /// A border of one number. Pads are pairs (before, after), the last dim first.
+    ConstantPad {
+        /// The widths.
+        pads: Dims,
+        /// The number.
+        value: f64
+    } |x, layer| x.constant_pad_nd(layer.pads.clone(), layer.value);
+    /// A border of elements of the input, for one to three dims. Pads are pairs (before, after), the last dim first.
+    BorderPad {
+        /// The widths.
+        pads: Dims,
+        /// Which elements.
+        border: Border
+    } |x, layer| x.border_pad(layer.pads.clone(), layer.border);
     /// The maximum of each window of `(N, C, L)`.
     MaxPool1d {
         /// The size of a window.
@@ -120,6 +186,21 @@ stateless! {
         /// The number of windows per dim.
         sizes: [i64; 2]
     } |x, layer| x.adaptive_avg_pool2d(layer.sizes);
+    /// The maxima of so many windows of equal size of `(N, C, L)`.
+    AdaptiveMaxPool1d {
+        /// The number of windows.
+        size: i64
+    } |x, layer| Ok(x.adaptive_max_pool1d(layer.size)?.0);
+    /// The maxima of so many windows of equal size of `(N, C, H, W)`.
+    AdaptiveMaxPool2d {
+        /// The number of windows per dim.
+        sizes: [i64; 2]
+    } |x, layer| Ok(x.adaptive_max_pool2d(layer.sizes)?.0);
+    /// The means of so many windows of equal size of `(N, C, D, H, W)`.
+    AdaptiveAvgPool3d {
+        /// The number of windows per dim.
+        sizes: [i64; 3]
+    } |x, layer| Dispatcher::global().find_schema("aten::adaptive_avg_pool3d", "")?.call((x, &layer.sizes[..]));
     /// Planes of `(N, C, H, W)`, as many times as large as the factors say.
     Upsample {
         /// The factors of height and width.

@@ -10,7 +10,7 @@ fn check<M: Module>(
     module: M,
     run: impl Fn(&M, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync,
 ) -> Result<()> {
-    let recorded = Recorded::open("modules.safetensors");
+    let recorded = Recorded::of_modules();
     let weights = recorded.named(case, "weight");
     let load = || module.load_state_dict(&weights).unwrap_or_else(|error| panic!("{case}: {error}"));
     load();
@@ -132,6 +132,72 @@ fn activations_pools_and_images() -> Result<()> {
     let windows = Windows { kernel: [2, 3], dilation: [1, 2], padding: [1, 0], stride: [2, 1] };
     check("unfold", Unfold { windows: windows.clone() }, forward)?;
     check("fold", Fold { sizes: [5, 7], windows }, forward)
+}
+
+#[test]
+fn layers_of_three_dims() -> Result<()> {
+    let options = ConvTranspose { stride: 2.into(), padding: 1.into(), output_padding: 1.into(), ..Default::default() };
+    check("conv_transpose3d", ConvTranspose3d::with(2, 3, 2, options)?, forward)?;
+    check("batch_norm3d", BatchNorm3d::new(3)?, forward)?;
+    check("adaptive_avg_pool3d", AdaptiveAvgPool3d { sizes: [2, 3, 2] }, forward)?;
+    let flat = Tensor::zeros(&[2, 3, 4, 5], opfuse::DType::F32)?;
+    let error = BatchNorm3d::new(3)?.forward(&flat).expect_err("it has four dims").to_string();
+    assert!(error.contains("[2, 3, 4, 5]") && error.contains("[5]"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn recurrent_cells() -> Result<()> {
+    check("lstm_cell", LSTMCell::new(3, 4)?, |m, x| {
+        let (hidden, cell) = m.forward(&x[0], (&x[1], &x[2]))?;
+        Ok(vec![hidden, cell])
+    })?;
+    check("gru_cell", GRUCell::new(3, 4)?, |m, x| Ok(vec![m.forward(&x[0], &x[1])?]))?;
+    check("rnn_cell", RNNCell::new(3, 4)?, |m, x| Ok(vec![m.forward(&x[0], &x[1])?]))?;
+    assert_eq!(GRUCell::new(3, 4)?.without_bias().named_parameters().len(), 2);
+    Ok(())
+}
+
+#[test]
+fn rarer_layers_without_tensors() -> Result<()> {
+    check("selu", SELU {}, forward)?;
+    check("celu", CELU { alpha: 1.5 }, forward)?;
+    check("hardtanh", Hardtanh { min: -0.5, max: 0.75 }, forward)?;
+    check("hardsigmoid", Hardsigmoid {}, forward)?;
+    check("log_sigmoid", LogSigmoid {}, forward)?;
+    check("softsign", Softsign {}, forward)?;
+    check("tanhshrink", Tanhshrink {}, forward)?;
+    check("softshrink", Softshrink { lambda: 0.3 }, forward)?;
+    check("hardshrink", Hardshrink { lambda: 0.3 }, forward)?;
+    check("threshold", Threshold { threshold: 0.1, value: -2.0 }, forward)?;
+    check("softmin", Softmin { dim: -1 }, forward)?;
+    check("unflatten", Unflatten { dim: 1, sizes: [2, 3].into() }, forward)?;
+    check("constant_pad", ConstantPad { pads: [1, 0, 2, 1].into(), value: 0.5 }, forward)?;
+    check("reflection_pad", BorderPad { pads: [1, 2, 0, 1].into(), border: Border::Reflect }, forward)?;
+    check("adaptive_max_pool1d", AdaptiveMaxPool1d { size: 3 }, forward)?;
+    check("adaptive_max_pool2d", AdaptiveMaxPool2d { sizes: [2, 3] }, forward)
+}
+
+#[test]
+fn dropout_of_channels_drops_them_whole() -> Result<()> {
+    let x = Tensor::ones(&[64, 4, 3, 3], opfuse::DType::F32)?;
+    let mut layer = ChannelDropout::new(0.5);
+    let channels: Vec<Vec<f32>> = layer.forward(&x)?.to_vec::<f32>()?.chunks(9).map(<[f32]>::to_vec).collect();
+    assert!(channels.iter().all(|channel| *channel == [0.0; 9] || *channel == [2.0; 9]));
+    let kept = channels.iter().filter(|channel| channel[0] == 2.0).count();
+    assert!((78..=178).contains(&kept), "{kept} of 256 are kept");
+    layer.eval();
+    same("in evaluation", &layer.forward(&x)?, &x);
+    // Mean and variance of normal inputs stay.
+    let mut layer = AlphaDropout::new(0.2);
+    let x = Tensor::randn(&[40_000], opfuse::DType::F32)?;
+    let y = layer.forward(&x)?.to_vec::<f32>()?;
+    let mean = y.iter().sum::<f32>() / y.len() as f32;
+    let variance = y.iter().map(|y| (y - mean).powi(2)).sum::<f32>() / y.len() as f32;
+    assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.08, "mean {mean}, variance {variance}");
+    layer.eval();
+    same("in evaluation", &layer.forward(&x)?, &x);
+    Ok(())
 }
 
 #[test]

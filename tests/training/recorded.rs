@@ -15,6 +15,13 @@ impl Recorded {
         Recorded { tensors: opfuse::load(path).expect("the record is checked in") }
     }
 
+    /// All cases of modules.
+    pub(crate) fn of_modules() -> Recorded {
+        let mut all = Recorded::open("modules.safetensors");
+        all.tensors.extend(Recorded::open("layers.safetensors").tensors);
+        all
+    }
+
     /// A tensor of a case, as one that may be written to.
     pub(crate) fn get(&self, case: &str, name: &str) -> Tensor {
         let tensor = self.tensors.get(&format!("{case}/{name}"));
