@@ -91,9 +91,10 @@ impl ConfusionMatrix {
 
 /// The area under the receiver operating characteristic: how often a positive sample has a higher score than a negative
 /// one. Scores are kept until it is read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, TensorStruct)]
 pub struct Auc {
-    samples: Vec<(f64, bool)>,
+    scores: Vec<Tensor>,
+    positive: Vec<Tensor>,
 }
 
 impl Auc {
@@ -105,23 +106,31 @@ impl Auc {
     /// Adds scores and whether the samples are positive, of the same sizes.
     ///
     /// # Errors
-    /// If sizes differ, or if a score is NaN.
+    /// If sizes differ.
     pub fn update(&mut self, scores: &Tensor, positive: &Tensor) -> Result<()> {
         if scores.sizes() != positive.sizes() {
             let what = format!("scores have sizes {:?}, targets {:?}", scores.sizes(), positive.sizes());
             return Err(Error::shape("Auc", what, "they must be the same"));
         }
-        let scores = scores.detach()?.to_dtype(DType::F64)?.to_vec::<f64>()?;
-        if scores.iter().any(|score| score.is_nan()) {
-            return Err(Error::argument("Auc", "a score is NaN; it has no rank"));
-        }
-        self.samples.extend(scores.into_iter().zip(positive.ne(0)?.to_vec::<bool>()?));
+        let _unrecorded = no_grad();
+        // Copies, because the caller may write to its tensors before the area is read.
+        self.scores.push(scores.detach()?.to_dtype(DType::F64)?.reshape([-1])?.copy()?);
+        self.positive.push(positive.ne(0)?.reshape([-1])?);
         Ok(())
     }
 
     /// The area. Equal scores count half. NaN if all samples are alike.
-    pub fn value(&self) -> f64 {
-        let mut samples = self.samples.clone();
+    ///
+    /// # Errors
+    /// If a score is NaN.
+    pub fn value(&self) -> Result<f64> {
+        let mut samples: Vec<(f64, bool)> = Vec::new();
+        for (scores, positive) in self.scores.iter().zip(&self.positive) {
+            samples.extend(scores.to_vec::<f64>()?.into_iter().zip(positive.to_vec::<bool>()?));
+        }
+        if samples.iter().any(|(score, _)| score.is_nan()) {
+            return Err(Error::argument("Auc", "a score is NaN; it has no rank"));
+        }
         samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (mut wins, mut below) = (0.0, 0.0);
         for equal in samples.chunk_by(|a, b| a.0 == b.0) {
@@ -130,7 +139,7 @@ impl Auc {
             wins += positive * (below + negative / 2.0);
             below += negative;
         }
-        wins / (below * (samples.len() as f64 - below))
+        Ok(wins / (below * (samples.len() as f64 - below)))
     }
 }
 

@@ -120,10 +120,24 @@ fn metrics_count_what_is_counted_by_hand() -> Result<()> {
     assert!(ConfusionMatrix::new(2)?.update(&scores, &targets).is_err());
     let mut auc = Auc::new();
     auc.update(&Tensor::try_from([0.1f32, 0.4, 0.35, 0.8])?, &Tensor::try_from([0i64, 0, 1, 1])?)?;
-    assert_eq!(auc.value(), 0.75);
+    assert_eq!(auc.value()?, 0.75);
     auc.update(&Tensor::try_from([0.4f32])?, &Tensor::try_from([true])?)?;
-    assert_eq!(auc.value(), 4.5 / 6.0);
-    assert!(auc.update(&Tensor::try_from([f32::NAN])?, &Tensor::try_from([true])?).is_err());
+    assert_eq!(auc.value()?, 4.5 / 6.0);
+    assert!(auc.update(&Tensor::try_from([f32::NAN])?, &Tensor::try_from([[true]])?).is_err());
+    // A compiled function takes it and gives it back. What the caller writes later does not count.
+    let update = compile(|auc: &Auc, scores: &Tensor, positive: &Tensor| {
+        let mut auc = auc.clone();
+        auc.update(scores, positive)?;
+        Ok(auc)
+    });
+    let (scores, positive) = (Tensor::try_from([[0.9f32, 0.2]])?, Tensor::try_from([[0i64, 1]])?);
+    let more = update.call((&auc, &scores, &positive))?;
+    scores.fill_(7.0)?;
+    assert_eq!(more.value()?, 5.5 / 12.0);
+    assert_eq!(auc.value()?, 4.5 / 6.0);
+    auc.update(&Tensor::try_from([f32::NAN])?, &Tensor::try_from([true])?)?;
+    assert!(auc.value().expect_err("it has no rank").to_string().contains("NaN"));
+    assert!(Auc::new().value()?.is_nan());
     let perplexity = Perplexity::new()?;
     assert!(perplexity.value()?.is_nan());
     perplexity.update(&Tensor::scalar(2.0f32)?, 3)?;

@@ -6,4 +6,5 @@ mod derive;
 mod losses;
 mod modules;
 mod optimizers;
+mod readers;
 mod recorded;

@@ -1,0 +1,226 @@
+//! Tables of comma-separated values.
+//!
+//! A file is a rectangle of numbers, with columns of words where the caller says so. A cell that is neither is an error
+//! with its line, because a wrong number is worse than none.
+
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::tensor::Tensor;
+use csv::{ErrorKind, ReaderBuilder, StringRecord};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::str::FromStr;
+
+/// How a file of comma-separated values is read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CsvOptions {
+    /// Whether the first line has the names of the columns. Without one they are called `0`, `1`, and so on.
+    pub header: bool,
+    /// The character between cells.
+    pub delimiter: u8,
+    /// The columns of words.
+    pub classes: Vec<String>,
+    /// The number of an empty cell. Without one, an empty cell is an error.
+    pub empty: Option<f64>,
+    /// The dtype of the numbers: `f32`, `f64` or `i64`.
+    pub dtype: DType,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        CsvOptions { header: true, delimiter: b',', classes: Vec::new(), empty: None, dtype: DType::F32 }
+    }
+}
+
+/// A table: numbers by row and column, and columns of words.
+///
+/// ```
+/// use opfuse::Result;
+/// use opfuse::data::csv::{CsvOptions, Table};
+///
+/// # fn main() -> Result<()> {
+/// let path = std::env::temp_dir().join(format!("opfuse-{}.csv", std::process::id()));
+/// # std::fs::write(&path, "length,width,species\n5.1,3.5,setosa\n6.2,2.9,virginica\n").expect("it is writable");
+/// let table = Table::read(&path, &CsvOptions { classes: vec!["species".into()], ..CsvOptions::default() })?;
+/// assert_eq!(table.columns(&["width"])?.to_vec2::<f32>()?, [[3.5], [2.9]]);
+/// assert_eq!(table.class("species")?.words, ["setosa", "virginica"]);
+/// assert_eq!(table.class("species")?.numbers.to_vec::<i64>()?, [0, 1]);
+/// # std::fs::remove_file(path).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// The names of the columns of numbers.
+    pub names: Vec<String>,
+    /// The numbers, `(rows, columns)`.
+    pub numbers: Tensor,
+    /// The columns of words.
+    pub classes: Vec<Classes>,
+}
+
+/// A column of words, as numbers.
+#[derive(Debug, Clone)]
+pub struct Classes {
+    /// The name of the column.
+    pub name: String,
+    /// Each word once, sorted.
+    pub words: Vec<String>,
+    /// The place of each row's word in `words`.
+    pub numbers: Tensor,
+}
+
+impl Table {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, a row has another number of cells than the first, a cell is no number, or a named
+    /// column is not there. The error names the file, the line and the column.
+    pub fn read(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Table> {
+        let path = path.as_ref();
+        match options.dtype {
+            DType::F32 => Source::open(path, options)?.table::<f32>(|number| number as f32),
+            DType::F64 => Source::open(path, options)?.table::<f64>(|number| number),
+            DType::I64 => Source::open(path, options)?.table::<i64>(|number| number as i64),
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 => {
+                let hint = "read one of these, and convert it with to_dtype";
+                Err(Error::dtype("Table::read", options.dtype, "f32, f64 or i64", hint))
+            }
+        }
+    }
+
+    /// Some columns of numbers in this order, `(rows, names.len())`.
+    ///
+    /// # Errors
+    /// If a column is not there.
+    pub fn columns(&self, names: &[&str]) -> Result<Tensor> {
+        let place = |name: &&str| {
+            let found = self.names.iter().position(|own| own == name);
+            found.map(|at| at as i64).ok_or_else(|| missing(name, self.names.iter()))
+        };
+        let places = names.iter().map(place).collect::<Result<Vec<i64>>>()?;
+        self.numbers.index_select(1, &Tensor::from_slice(&places, &[places.len()])?)
+    }
+
+    /// A column of words.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn class(&self, name: &str) -> Result<&Classes> {
+        let found = self.classes.iter().find(|column| column.name == name);
+        found.ok_or_else(|| missing(name, self.classes.iter().map(|column| &column.name)))
+    }
+}
+
+fn missing<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Error {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    Error::argument("Table", format!("there is no column {name:?} of this kind; there are {names:?}"))
+}
+
+/// A file that is being read.
+struct Source<'a> {
+    path: &'a Path,
+    options: &'a CsvOptions,
+    reader: csv::Reader<BufReader<File>>,
+}
+
+impl<'a> Source<'a> {
+    fn open(path: &'a Path, options: &'a CsvOptions) -> Result<Source<'a>> {
+        let fail = |error: std::io::Error| Error::File { path: path.display().to_string(), message: error.to_string() };
+        let file = BufReader::new(File::open(path).map_err(fail)?);
+        let reader = ReaderBuilder::new().has_headers(false).delimiter(options.delimiter).from_reader(file);
+        Ok(Source { path, options, reader })
+    }
+
+    fn fail(&self, line: u64, what: impl Into<String>) -> Error {
+        Error::File { path: format!("{}:{line}", self.path.display()), message: what.into() }
+    }
+
+    fn of_reader(&self, error: csv::Error) -> Error {
+        let line = error.position().map_or(1, csv::Position::line);
+        match error.kind() {
+            ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                self.fail(line, format!("the row has {len} cells, and the first one has {expected_len}"))
+            }
+            ErrorKind::Utf8 { .. } => self.fail(line, "the row is not UTF-8; convert the file"),
+            _ => Error::File { path: self.path.display().to_string(), message: error.to_string() },
+        }
+    }
+
+    /// Reads the next row. Returns its line, or `None` at the end.
+    fn row(&mut self, row: &mut StringRecord) -> Result<Option<u64>> {
+        match self.reader.read_record(row) {
+            Ok(true) => Ok(Some(row.position().map_or(1, csv::Position::line))),
+            Ok(false) => Ok(None),
+            Err(error) => Err(self.of_reader(error)),
+        }
+    }
+
+    fn table<T: FromStr + crate::Element>(mut self, of_number: fn(f64) -> T) -> Result<Table> {
+        let mut row = StringRecord::new();
+        let Some(mut line) = self.row(&mut row)? else { return Err(self.fail(1, "the file has no rows")) };
+        let names: Vec<String> = match self.options.header {
+            // A mark of the byte order is no part of the first name.
+            true => row.iter().map(|name| name.trim().trim_start_matches('\u{feff}').to_owned()).collect(),
+            false => (0..row.len()).map(|column| column.to_string()).collect(),
+        };
+        if let Some(name) = self.options.classes.iter().find(|name| !names.contains(name)) {
+            return Err(self.fail(line, format!("there is no column {name:?}; there are {names:?}")));
+        }
+        if let Some(twice) = (1..names.len()).find(|&column| names[..column].contains(&names[column])) {
+            return Err(self.fail(line, format!("two columns are called {:?}; rename one", names[twice])));
+        }
+        let is_class: Vec<bool> = names.iter().map(|name| self.options.classes.contains(name)).collect();
+        let mut words: Vec<Vec<String>> = vec![Vec::new(); names.len()];
+        let mut numbers: Vec<T> = Vec::new();
+        let mut n_rows = 0;
+        let mut is_row = !self.options.header;
+        loop {
+            if is_row {
+                for (column, cell) in row.iter().map(str::trim).enumerate() {
+                    match is_class[column] {
+                        true => words[column].push(cell.to_owned()),
+                        false => numbers.push(self.number(line, &names[column], cell, of_number)?),
+                    }
+                }
+                n_rows += 1;
+            }
+            is_row = true;
+            match self.row(&mut row)? {
+                Some(next) => line = next,
+                None => break,
+            }
+        }
+        let columns = names.iter().zip(words).zip(&is_class);
+        let classes = columns.filter(|(_, is_class)| **is_class).map(|((name, words), _)| Classes::of(name, &words));
+        let classes = classes.collect::<Result<Vec<_>>>()?;
+        let names: Vec<String> =
+            names.iter().zip(&is_class).filter(|(_, is_class)| !**is_class).map(|(name, _)| name.clone()).collect();
+        let numbers = Tensor::from_slice(&numbers, &[n_rows, names.len()])?;
+        Ok(Table { names, numbers, classes })
+    }
+
+    fn number<T: FromStr>(&self, line: u64, column: &str, cell: &str, of_number: fn(f64) -> T) -> Result<T> {
+        if cell.is_empty() {
+            let what = format!("column {column:?} is empty; say in `empty` which number that stands for");
+            return self.options.empty.map(of_number).ok_or_else(|| self.fail(line, what));
+        }
+        let what = || {
+            let dtype = self.options.dtype;
+            format!("column {column:?} has {cell:?}, which is no {dtype}; name columns of words in `classes`")
+        };
+        cell.parse().map_err(|_| self.fail(line, what()))
+    }
+}
+
+impl Classes {
+    fn of(name: &str, cells: &[String]) -> Result<Classes> {
+        let words: Vec<String> = cells.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        let place = |cell: &String| words.binary_search(cell).map_or(0, |at| at as i64);
+        let numbers: Vec<i64> = cells.iter().map(place).collect();
+        let numbers = Tensor::from_slice(&numbers, &[numbers.len()])?;
+        Ok(Classes { name: name.to_owned(), words, numbers })
+    }
+}
