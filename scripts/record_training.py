@@ -2,10 +2,12 @@
 
     python scripts/record_training.py            # needs torch, numpy and safetensors
 
-Writes tests/training/recorded/{modules,losses,optim}.safetensors. Names are `case/kind.name`.
+Writes tests/training/recorded/{modules,losses,optim,layers,trajectories,images}.safetensors, and images beside them.
+Names are `case/kind.name`. Names of functions after the script run those alone.
 """
 
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -203,6 +205,132 @@ def optimizers():
     save_file({name: tensor.contiguous() for name, tensor in out.items()}, OUT / "optim.safetensors")
 
 
-modules()
-losses()
-optimizers()
+def layers():
+    """Modules that came later, in a file and from a seed of their own."""
+    out = {}
+    torch.manual_seed(8)
+    r = torch.randn
+
+    def one(case, module, *inputs, run=None):
+        record(out, case, run or module, inputs, module)
+
+    one("conv_transpose3d", nn.ConvTranspose3d(2, 3, 2, stride=2, padding=1, output_padding=1), r(1, 2, 3, 2, 4))
+    one("batch_norm3d", nn.BatchNorm3d(3), r(2, 3, 2, 4, 3))
+    for cell in ["LSTM", "GRU", "RNN"]:
+        module = getattr(nn, f"{cell}Cell")(3, 4)
+        if cell == "LSTM":
+            one("lstm_cell", module, r(5, 3), r(5, 4), r(5, 4), run=lambda x, h, c, m=module: m(x, (h, c)))
+        else:
+            one(f"{cell.lower()}_cell", module, r(5, 3), r(5, 4))
+    for case, module in {
+        "selu": nn.SELU(),
+        "celu": nn.CELU(1.5),
+        "hardtanh": nn.Hardtanh(-0.5, 0.75),
+        "hardsigmoid": nn.Hardsigmoid(),
+        "log_sigmoid": nn.LogSigmoid(),
+        "softsign": nn.Softsign(),
+        "tanhshrink": nn.Tanhshrink(),
+        "softshrink": nn.Softshrink(0.3),
+        "hardshrink": nn.Hardshrink(0.3),
+        "threshold": nn.Threshold(0.1, -2.0),
+        "softmin": nn.Softmin(-1),
+        "unflatten": nn.Unflatten(1, (2, 3)),
+        "constant_pad": nn.ConstantPad2d((1, 0, 2, 1), 0.5),
+        "reflection_pad": nn.ReflectionPad2d((1, 2, 0, 1)),
+        "adaptive_max_pool2d": nn.AdaptiveMaxPool2d((2, 3)),
+    }.items():
+        one(case, module, r(2, 6, 5, 4))
+    one("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(3), r(2, 3, 7))
+    one("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d((2, 3, 2)), r(1, 2, 5, 4, 3))
+    save_file(out, OUT / "layers.safetensors")
+
+
+class LastOfLstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.output = nn.LSTM(3, 16, batch_first=True), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.output(self.lstm(x)[0][:, -1])
+
+
+class MeanOfTransformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16), enable_nested_tensor=False)
+        self.output = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.output(self.encoder(x).mean(1))
+
+
+def trajectories():
+    """The losses of 300 steps, in f32 and in f64 from the same weights.
+
+    Eight more runs in f32 have the samples of each batch in other orders. The sums are the same but for rounding, so
+    `gap`, the largest distance of any of these runs from the one in f64, is how far f32 is from exact in PyTorch.
+    """
+    out = {}
+    torch.manual_seed(9)
+    cnn = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(),
+        nn.Flatten(), nn.Linear(32, 4))
+    sgd = lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3)
+    adamw = lambda p: torch.optim.AdamW(p, lr=2e-3)
+    for case, model, x, optimizer in [
+        ("mlp", nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 4)), torch.randn(4, 16, 6), sgd),
+        ("cnn", cnn, torch.randn(4, 8, 1, 8, 8), sgd),
+        ("transformer", MeanOfTransformer(), torch.randn(4, 8, 5, 16), adamw),
+        ("lstm", LastOfLstm(), torch.randn(4, 8, 7, 3), adamw),
+    ]:
+        labels = torch.randint(0, 4, x.shape[:2])
+        out |= {f"{case}/weight.{name}": tensor.clone() for name, tensor in model.state_dict().items()}
+        out |= {f"{case}/input": x, f"{case}/labels": labels}
+        start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+        def run(dtype, order):
+            model.load_state_dict(start)
+            model.to(dtype)
+            model.load_state_dict(start)
+            rule, losses = optimizer(model.parameters()), []
+            for step in range(300):
+                loss = F.cross_entropy(model(x[step % 4, order].to(dtype)), labels[step % 4, order])
+                rule.zero_grad()
+                loss.backward()
+                rule.step()
+                losses.append(loss.detach())
+            return torch.stack(losses)
+
+        given = torch.arange(x.shape[1])
+        single, double = run(torch.float32, given), run(torch.float64, given)
+        others = [run(torch.float32, torch.randperm(len(given))) for _ in range(8)]
+        gaps = [(losses.double() - double).abs() / double for losses in [single, *others]]
+        out |= {f"{case}/losses.f32": single, f"{case}/losses.f64": double, f"{case}/gap": torch.stack(gaps).amax(0)}
+    save_file({name: tensor.contiguous() for name, tensor in out.items()}, OUT / "trajectories.safetensors")
+
+
+def images():
+    """Small files of images, and what Pillow reads in them."""
+    import numpy
+    from PIL import Image
+
+    torch.manual_seed(10)
+    pixels = lambda *sizes: torch.randint(0, 256, sizes, dtype=torch.uint8).numpy()
+    smooth = numpy.stack([numpy.add.outer(8 * numpy.arange(8), 4 * numpy.arange(16)) + 20 * c for c in range(3)], -1)
+    out = {}
+    for name, image in {
+        "color.png": Image.fromarray(pixels(4, 5, 4), "RGBA"),
+        "gray.png": Image.fromarray(pixels(3, 2), "L"),
+        "smooth.jpg": Image.fromarray(smooth.astype(numpy.uint8), "RGB"),
+    }.items():
+        image.save(OUT / name)
+        read = torch.from_numpy(numpy.array(Image.open(OUT / name))).float() / 255
+        out[f"{name}/pixels"] = (read if read.dim() == 3 else read[..., None]).permute(2, 0, 1).contiguous()
+    save_file(out, OUT / "images.safetensors")
+
+
+WRITES = [modules, losses, optimizers, layers, trajectories, images]
+for write in WRITES:
+    if len(sys.argv) == 1 or write.__name__ in sys.argv[1:]:
+        write()

@@ -152,14 +152,15 @@ impl Optimizer {
         self.parameters().try_for_each(|parameter| parameter.set_grad(None))
     }
 
-    /// A backward pass of the loss, a step, and no gradients afterwards.
+    /// A backward pass of the loss, a step, and no gradients afterwards. Returns the loss without its history.
     ///
     /// # Errors
     /// If the loss has no gradient, or as for [`Optimizer::step`].
-    pub fn minimize(&self, loss: &Tensor) -> Result<()> {
+    pub fn minimize(&self, loss: &Tensor) -> Result<Tensor> {
         loss.backward()?;
         self.step()?;
-        self.zero_grad()
+        self.zero_grad()?;
+        loss.detach()
     }
 
     /// Sets the learning rate of all groups. Nothing is compiled anew.

@@ -8,3 +8,4 @@ mod modules;
 mod optimizers;
 mod readers;
 mod recorded;
+mod trajectories;
