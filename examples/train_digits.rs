@@ -2,47 +2,22 @@
 //!
 //! `cargo run --release --example train_digits` draws the digits from a seed, shifted and noisy, and trains until the
 //! network reads at least 98 % of unseen ones. Half-way it saves a checkpoint; a second network resumes it, and ends
-//! with the same bits. The report of the compiled step ends the output.
+//! with the same bits. The report of the compiled step ends the output, and `target/train_digits.svg` has the losses.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use opfuse::data::{Accuracy, Loader, TensorDataset};
+#[path = "kit/bits.rs"]
+mod bits;
+#[path = "kit/chart.rs"]
+mod chart;
+#[path = "kit/digits.rs"]
+mod digits;
+
+use digits::digits;
+use opfuse::data::{Accuracy, Loader};
 use opfuse::nn::*;
 use opfuse::optim::{AdamW, Optimizer, Schedule};
-use opfuse::{DType, Generator, Result, Tensor, compile, manual_seed};
-
-/// Digits in 5 by 3 pixels, a row of three bits per line.
-const GLYPHS: [[u8; 5]; 10] = [
-    [7, 5, 5, 5, 7],
-    [2, 6, 2, 2, 7],
-    [7, 1, 7, 4, 7],
-    [7, 1, 3, 1, 7],
-    [5, 5, 7, 1, 1],
-    [7, 4, 7, 1, 7],
-    [7, 4, 7, 5, 7],
-    [7, 1, 2, 2, 2],
-    [7, 5, 7, 5, 7],
-    [7, 5, 7, 1, 7],
-];
-
-/// So many images `(n, 1, 8, 8)` and their digits.
-fn digits(n: usize, seed: u64) -> Result<TensorDataset> {
-    let generator = Generator::new(opfuse::Device::CPU);
-    generator.manual_seed(seed);
-    let places = generator.randint(0, 10 * 4 * 6, &[n])?.to_vec::<i64>()?;
-    let mut pixels = vec![0.0f32; n * 64];
-    for (image, &place) in pixels.chunks_mut(64).zip(&places) {
-        let (digit, top, left) = (place % 10, (place / 10) % 4, place / 40);
-        for (row, bits) in GLYPHS[digit as usize].iter().enumerate() {
-            for column in (0..3).filter(|column| bits >> (2 - column) & 1 == 1) {
-                image[(row + top as usize) * 8 + column + left as usize] = 1.0;
-            }
-        }
-    }
-    let noise = generator.randn(&[n, 1, 8, 8], DType::F32)?.mul(0.15)?;
-    let labels: Vec<i64> = places.iter().map(|place| place % 10).collect();
-    TensorDataset::new(Tensor::from_slice(&pixels, &[n, 1, 8, 8])?.add(&noise)?, Tensor::from_slice(&labels, &[n])?)
-}
+use opfuse::{Result, Tensor, compile, manual_seed};
 
 fn network() -> Result<Sequential> {
     let padded = Convolution { padding: 1.into(), ..Convolution::default() };
@@ -60,11 +35,15 @@ fn network() -> Result<Sequential> {
 
 const EPOCHS: usize = 8;
 
-/// Trains to the end. Saves a checkpoint half-way, or resumes from it. Returns the part of unseen digits that are read.
-fn train(path: &std::path::Path, resumes: bool) -> Result<(Sequential, f64)> {
+/// What a run gives: the network, the part of unseen digits that it reads, and the loss of each step.
+type Run = (Sequential, f64, Vec<(usize, f32)>);
+
+/// Trains to the end. Saves a checkpoint half-way, or resumes from it.
+fn train(path: &std::path::Path, resumes: bool) -> Result<Run> {
+    let mut losses = Vec::new();
     let mut model = network()?;
     let optimizer = Optimizer::new(AdamW::default(), model.parameters())?;
-    let loader = Loader::new(digits(3000, 1)?).batch(25).drop_last().shuffle(2)?.workers(1);
+    let loader = Loader::new(digits(3000, 1, 0.15)?).batch(25).drop_last().shuffle(2)?.workers(1);
     let schedule = Schedule::Cosine { lr: 5e-3, warmup: 30, steps: EPOCHS * loader.n_batches(), floor: 1e-5 };
     {
         let checkpoint =
@@ -81,8 +60,10 @@ fn train(path: &std::path::Path, resumes: bool) -> Result<(Sequential, f64)> {
             let mut loss = f32::NAN;
             for (at, batch) in loader.epoch()?.enumerate() {
                 let (x, digits) = batch?;
-                optimizer.set_lr(schedule.at(epoch * loader.n_batches() + at))?;
+                let done = epoch * loader.n_batches() + at;
+                optimizer.set_lr(schedule.at(done))?;
                 loss = step.call((&x, &digits))?.item::<f32>()?;
+                losses.push((done, loss));
             }
             println!("epoch {epoch}: loss {loss:.4}");
             if !resumes && epoch + 1 == EPOCHS / 2 {
@@ -96,29 +77,26 @@ fn train(path: &std::path::Path, resumes: bool) -> Result<(Sequential, f64)> {
     model.eval();
     let accuracy = Accuracy::new()?;
     let _unrecorded = opfuse::autograd::no_grad();
-    for batch in Loader::new(digits(1000, 3)?).batch(250).epoch()? {
+    for batch in Loader::new(digits(1000, 3, 0.15)?).batch(250).epoch()? {
         let (x, digits) = batch?;
         accuracy.update(&model.forward(&x)?, &digits)?;
     }
     let read = accuracy.value()?;
-    Ok((model, read))
+    Ok((model, read, losses))
 }
 
 fn main() -> Result<()> {
     manual_seed(0);
     let path = std::env::temp_dir().join(format!("opfuse-digits-{}.safetensors", std::process::id()));
-    let (model, read) = train(&path, false)?;
+    let (model, read, losses) = train(&path, false)?;
     let resumed = train(&path, true);
     std::fs::remove_file(&path).ok();
-    let (other, _) = resumed?;
+    let (other, _, _) = resumed?;
     println!("{:.1} % of unseen digits are read", 100.0 * read);
-    for ((name, a), b) in model.named_parameters().into_iter().zip(other.parameters()) {
-        let bits = |x: &Tensor| -> Result<Vec<u32>> {
-            Ok(x.detach()?.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())
-        };
-        assert_eq!(bits(&a)?, bits(&b)?, "{name} of the resumed run");
-    }
+    bits::assert_same_bits(&model, &other)?;
     println!("the resumed run has the same bits");
+    let path = chart::chart("train_digits", "Cross entropy", &[("training", losses)])?;
+    println!("the losses are in {}", path.display());
     assert!(read >= 0.98, "the network should read more");
     Ok(())
 }

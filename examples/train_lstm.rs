@@ -5,6 +5,9 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
+#[path = "kit/chart.rs"]
+mod chart;
+
 use opfuse::nn::*;
 use opfuse::optim::{Adam, Optimizer, clip_grad_norm};
 use opfuse::{DType, Result, Tensor, compile, manual_seed};
@@ -50,26 +53,31 @@ fn main() -> Result<()> {
         optimizer.zero_grad()?;
         loss.detach()
     });
-    let train = |calls: usize| -> Result<f32> {
-        let mut mean = 0.0;
-        for at in 0..calls {
+    let train = |calls: usize| -> Result<Vec<f32>> {
+        let mut means = Vec::new();
+        for _ in 0..calls {
             let (x, sums) = batch()?;
             let loss = step.call((&x, &sums))?.item::<f32>()?;
-            mean = if at == 0 { loss } else { 0.95 * mean + 0.05 * loss };
+            means.push(means.last().map_or(loss, |mean| 0.95 * mean + 0.05 * loss));
         }
-        Ok(mean)
+        Ok(means)
     };
+    let last = |means: &[f32]| means.last().copied().unwrap_or(f32::NAN);
     let path = std::env::temp_dir().join(format!("opfuse-lstm-{}.safetensors", std::process::id()));
     let checkpoint = Checkpoint::new(&path).with("model", &model).with("optimizer", &optimizer);
-    println!("after {} steps: error {:.4}", CALLS / 2, train(CALLS / 2)?);
+    let mut errors = train(CALLS / 2)?;
+    println!("after {} steps: error {:.4}", CALLS / 2, last(&errors));
     checkpoint.save()?;
-    let error = train(CALLS / 2)?;
+    errors.extend(train(CALLS / 2)?);
     checkpoint.resume()?;
-    let again = train(CALLS / 2)?;
+    let (error, again) = (last(&errors), last(&train(CALLS / 2)?));
     std::fs::remove_file(&path).ok();
     assert_eq!(error.to_bits(), again.to_bits(), "the resumed run has the same bits");
     println!("after {CALLS} steps: error {error:.4}; the resumed run has the same bits");
     println!("{}", step.explain());
+    let path =
+        chart::chart("train_lstm", "Mean square error", &[("training", errors.into_iter().enumerate().collect())])?;
+    println!("the errors are in {}", path.display());
     // A network that ignores its input and gives the mean has an error of 1/6.
     assert!(error < 0.05, "the error should have fallen");
     Ok(())
