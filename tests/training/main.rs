@@ -3,6 +3,7 @@
 
 mod data;
 mod derive;
+mod guide;
 mod losses;
 mod modules;
 mod optimizers;
