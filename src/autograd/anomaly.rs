@@ -47,7 +47,7 @@ pub fn detect_anomaly() -> AnomalyGuard {
 /// Notes the line of a recorded call for what its backward pass records.
 pub(super) fn located(node: &Node) -> Option<Located> {
     let place = node.origin.as_deref().filter(|_| is_on())?.place.as_ref()?;
-    Some(locate_in_file(&place.file.as_ref().into(), place.line))
+    Some(locate_in_file(&place.file.as_ref().into(), place.line, None))
 }
 
 /// Refuses a loss that has a NaN, and names the first call that gave one.

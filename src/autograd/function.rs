@@ -109,7 +109,7 @@ struct FunctionBackward {
 /// If the function fails, or if it saves a result that does not exist.
 #[track_caller]
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let _place = if origin::is_on() { Some(locate()) } else { None };
+    let _place = if origin::is_on() { Some(locate(None)) } else { None };
     let function: Arc<dyn Function> = Arc::new(function);
     let needs = inputs.iter().map(|input| is_grad_enabled() && input.requires_grad()).collect();
     let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new(), needs };

@@ -278,6 +278,7 @@ impl Error {
             | Error::Invalid { .. }
             | Error::File { .. }
             | Error::OutOfMemory { .. }
+            | Error::Anomaly { .. }
             | Error::Called { .. }
             | Error::Panicked { .. }
             | Error::Internal { .. } => None,
