@@ -7,7 +7,8 @@
 //! 3. a Meta kernel, which answers with shapes alone;
 //! 4. a derivative of its own;
 //! 5. a body of operators of the library, which a trace records. So it takes part in fusion: the compiler knows nothing
-//!    of the loop, but all about the body.
+//!    of the loop, but all about the body. Without a body the call would be one node between fused parts, and the
+//!    compiled function would call the loop.
 //!
 //! Kernel and body must agree, because a compiled function has the bits of the eager one. Here each step of the loop is
 //! one IEEE operation, and so is each operator of the body.

@@ -52,7 +52,9 @@ impl Step {
         if !profile::is_on() && !is_tracing() {
             return None;
         }
-        let (file, rest) = self.place.split_once(':')?;
+        // The name of the operator comes first.
+        let (_, line) = self.place.split_once(" at ")?;
+        let (file, rest) = line.split_once(':')?;
         let line = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         let composite = match &self.call {
             Call::Operator(operator) => operator.composite_name(),

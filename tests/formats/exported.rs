@@ -209,6 +209,23 @@ fn numbers_are_arguments() -> Result<()> {
 }
 
 #[test]
+fn an_error_of_a_compiled_call_names_the_python_line() -> Result<()> {
+    let all = npz::load(path("bert.npz"))?;
+    let program = Program::load(path("bert.pt2"))?;
+    let _unrecorded = no_grad();
+    let mut inputs = arrays(&all, 0, "in");
+    program.call(&inputs)?;
+    inputs[0] = inputs[0].add(1 << 20)?;
+    let eager = program.call_eager(&inputs).expect_err("there is no such word").to_string();
+    let compiled = program.call(&inputs).expect_err("there is no such word").to_string();
+    let (text, place) = compiled.rsplit_once(" (recorded at ").unwrap_or_else(|| panic!("no place: {compiled}"));
+    let line = place.split([' ', ',', ')']).next().unwrap_or_default();
+    assert!(line.contains(".py:"), "{compiled}");
+    assert!(eager.starts_with(text) && eager.contains(line), "{eager}\n{compiled}");
+    Ok(())
+}
+
+#[test]
 fn a_prepared_program_is_not_captured_again() -> Result<()> {
     let all = npz::load(path("bert.npz"))?;
     let program = Program::load(path("bert.pt2"))?;
