@@ -22,6 +22,7 @@ mod kernel_cache;
 mod kernels;
 mod methods;
 mod opaque_calls;
+mod opaque_gradients;
 mod out_of_memory;
 #[path = "../common/panics.rs"]
 mod panics;
