@@ -48,8 +48,12 @@ trap 'rm -r "$work"' EXIT
 profile=(--release)
 if [ "$mode" = debug ]; then profile=(); fi
 "$python" -m maturin build --quiet "${profile[@]}" --manifest-path python/Cargo.toml \
-    --interpreter "$python" --out "$work"
-ls -l "$work" | awk 'NR > 1 { printf "%s has %.1f MB\n", $NF, $5 / 1e6 }'
+    --interpreter "$python" --compression-level 9 --out "$work"
+ls -l "$work" | awk 'NR > 1 { printf "%s has %.2f MB\n", $NF, $5 / 1e6 }'
+if [ "$mode" != debug ] && [ "$(stat -c %s "$work"/*.whl)" -gt 8000000 ]; then
+    printf 'error: a wheel may have 8 MB at most\n'
+    exit 1
+fi
 install --force-reinstall --no-deps "$work"/*.whl
 
 tests=$PWD/python/tests

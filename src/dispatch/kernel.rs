@@ -422,7 +422,7 @@ impl IntoKernel<Itself> for Kernel {
 /// Implements [`IntoKernel`] for functions of one number of arguments; `$lead` names the leading
 /// arguments: none, the keys, or operator and keys.
 macro_rules! function_kernels {
-    ($marker:ty, ($($lead:ident)*), $n:literal, ($($A:ident $a:ident),*)) => {
+    ($of:ident, $marker:ty, ($($lead:ident)*), ($($A:ident $a:ident),*)) => {
         impl<Func, Ret: Returns, $($A: ArgKind),*> IntoKernel<($marker, fn($($A),*) -> Ret)> for Func
         where
             // The first bound finds the argument types, the second makes them independent of any lifetime.
@@ -441,40 +441,20 @@ macro_rules! function_kernels {
                     function($(function_kernels!(@use $lead _operator _keys),)* $($a),*)
                 }
 
-                let name = std::any::type_name::<Func>().to_string();
-                let function = Arc::new(self);
-                let shared = Arc::clone(&function);
-                let typed: Box<dyn for<'o, 'x> Fn(&'o Operator, KeySet, $($A::Ref<'x>),*) -> Result<Ret> + Send + Sync> =
-                    Box::new(move |operator, keys, $($a),*| call(&*shared, operator, keys, $($a),*));
-                let boxed = move |op: &Operator, keys: KeySet, stack: &mut Stack| {
-                    let result = {
-                        let [$($a),*] = stack.as_slice() else {
-                            let found = stack.len();
-                            let what = format!("expected {} argument(s) on the stack but found {found}", $n);
-                            return Err(Error::argument(op.name().to_string(), what));
-                        };
-                        let mut _position = 0..$n;
-                        $(let position = _position.next().unwrap_or_default();
-                        let $a = $A::from_value($a)
-                            .ok_or_else(|| wrong_argument(op.name(), position, &$A::ty(), $a))?;)*
-                        call(&*function, op, keys, $($a),*)?
-                    };
-                    stack.clear();
-                    result.push(stack);
-                    Ok(())
-                };
-                // Both share the function, whose captures decide whether calls are counted.
-                let functions = Functions { boxed: Box::new(boxed), typed: Some(Box::new(typed)) };
-                let body = Body::of(functions, size_of::<Func>());
-                Kernel {
-                    name,
-                    typed: Some(TypedKind {
-                        signature: Signature::of::<fn($($A),*) -> Ret>(),
-                        arguments: vec![$($A::ty()),*],
-                        returns: Ret::types(),
-                    }),
-                    ..Kernel::of_body(body)
+                // Not inlined, so that the two calls below add its code once.
+                #[inline(never)]
+                fn shared<Func, Ret: Returns, $($A: ArgKind),*>(function: &Arc<Func>) -> TypedFn!(Ret, $($A),*)
+                where
+                    Func: for<'x> Fn($(function_kernels!(@ty $lead),)* $($A::Ref<'x>),*) -> Result<Ret>
+                        + Send + Sync + 'static,
+                {
+                    let function = Arc::clone(function);
+                    Box::new(move |operator, keys, $($a),*| call(&*function, operator, keys, $($a),*))
                 }
+
+                let function = Arc::new(self);
+                let (boxed, typed) = (shared::<_, Ret, $($A),*>(&function), shared::<_, Ret, $($A),*>(&function));
+                $of(std::any::type_name::<Func>(), size_of::<Func>(), boxed, typed)
             }
         }
     };
@@ -484,26 +464,73 @@ macro_rules! function_kernels {
     (@use keys $operator:ident $keys:ident) => { $keys };
 }
 
+/// A typed kernel, which takes operator and keys in front of its arguments.
+macro_rules! TypedFn {
+    ($Ret:ident, $($A:ident),*) => {
+        Box<dyn for<'o, 'x> Fn(&'o Operator, KeySet, $($A::Ref<'x>),*) -> Result<$Ret> + Send + Sync>
+    };
+}
+
+/// Declares how a kernel is made of functions with one number of arguments. It depends on the signature alone: a
+/// function by itself adds no code but its own.
+macro_rules! kernel_of_functions {
+    ($of:ident, $n:literal, ($($A:ident $a:ident),*)) => {
+        /// The kernel of a function twice, for boxed and for typed calls, which captures so many bytes.
+        fn $of<Ret: Returns, $($A: ArgKind),*>(
+            name: &str, captured: usize, function: TypedFn!(Ret, $($A),*), typed: TypedFn!(Ret, $($A),*),
+        ) -> Kernel {
+            let boxed = move |op: &Operator, keys: KeySet, stack: &mut Stack| {
+                let result = {
+                    let [$($a),*] = stack.as_slice() else {
+                        let found = stack.len();
+                        let what = format!("expected {} argument(s) on the stack but found {found}", $n);
+                        return Err(Error::argument(op.name().to_string(), what));
+                    };
+                    let mut _position = 0..$n;
+                    $(let position = _position.next().unwrap_or_default();
+                    let $a = $A::from_value($a)
+                        .ok_or_else(|| wrong_argument(op.name(), position, &$A::ty(), $a))?;)*
+                    function(op, keys, $($a),*)?
+                };
+                stack.clear();
+                result.push(stack);
+                Ok(())
+            };
+            let functions = Functions { boxed: Box::new(boxed), typed: Some(Box::new(typed)) };
+            Kernel {
+                name: name.to_string(),
+                typed: Some(TypedKind {
+                    signature: Signature::of::<fn($($A),*) -> Ret>(),
+                    arguments: vec![$($A::ty()),*],
+                    returns: Ret::types(),
+                }),
+                ..Kernel::of_body(Body::of(functions, captured))
+            }
+        }
+    };
+}
+
 macro_rules! all_function_kernels {
-    ($($n:literal ($($A:ident $a:ident),*))*) => {$(
-        function_kernels!(Itself, (), $n, ($($A $a),*));
-        function_kernels!(WithKeySet, (keys), $n, ($($A $a),*));
-        function_kernels!(WithOperator, (operator keys), $n, ($($A $a),*));
+    ($($n:literal $of:ident ($($A:ident $a:ident),*))*) => {$(
+        kernel_of_functions!($of, $n, ($($A $a),*));
+        function_kernels!($of, Itself, (), ($($A $a),*));
+        function_kernels!($of, WithKeySet, (keys), ($($A $a),*));
+        function_kernels!($of, WithOperator, (operator keys), ($($A $a),*));
     )*};
 }
 
 all_function_kernels! {
-    0 ()
-    1 (A a)
-    2 (A a, B b)
-    3 (A a, B b, C c)
-    4 (A a, B b, C c, D d)
-    5 (A a, B b, C c, D d, E e)
-    6 (A a, B b, C c, D d, E e, F f)
-    7 (A a, B b, C c, D d, E e, F f, G g)
-    8 (A a, B b, C c, D d, E e, F f, G g, H h)
-    9 (A a, B b, C c, D d, E e, F f, G g, H h, I i)
-    10 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j)
-    11 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k)
-    12 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k, L l)
+    0 of_0 ()
+    1 of_1 (A a)
+    2 of_2 (A a, B b)
+    3 of_3 (A a, B b, C c)
+    4 of_4 (A a, B b, C c, D d)
+    5 of_5 (A a, B b, C c, D d, E e)
+    6 of_6 (A a, B b, C c, D d, E e, F f)
+    7 of_7 (A a, B b, C c, D d, E e, F f, G g)
+    8 of_8 (A a, B b, C c, D d, E e, F f, G g, H h)
+    9 of_9 (A a, B b, C c, D d, E e, F f, G g, H h, I i)
+    10 of_10 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j)
+    11 of_11 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k)
+    12 of_12 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k, L l)
 }
