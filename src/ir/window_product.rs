@@ -11,7 +11,6 @@
 use super::attr::Attr;
 use super::attrs::{self, Attributes};
 use super::autodiff::{Builder, Expr};
-use super::dtype::DType;
 use super::graph::{Graph, NodeId};
 use super::op::Op;
 use super::row::Call;
@@ -94,11 +93,9 @@ fn result_strides(sizes: &[usize], windows: &TensorType, n: usize) -> Strides {
     }
 }
 
-/// Adds the same calculation for a processor that reads no windows: as a copy of the windows and a matrix product.
-///
-/// A single row would use each column once. So if chains are short, nothing is copied for it: products are summed. A
-/// product followed by a sum rounds twice where a fused multiply-add rounds once, so f32 is computed in f64. Its bits
-/// are not those of a chain.
+/// Adds the same calculation, with the same bits, for a processor that reads no windows: as a copy of the windows and a
+/// matrix product of it. A single row, as in a depthwise convolution, uses each column once, and still copies them: a
+/// sum of products would round twice where the chain rounds once.
 ///
 /// # Errors
 /// None on a verified graph.
@@ -106,19 +103,8 @@ pub(crate) fn copied(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Resu
     let n = attrs::WindowProduct::read(attrs).inner as usize;
     Builder::extend(graph, args, |args| {
         let (left, windows) = (args[0], args[1]);
-        let (factors, sizes) = (left.sizes(), windows.sizes());
-        let (inner, columns) = sizes[BATCH..].split_at(n);
-        let out = result(&factors, &sizes, n);
-        let [_, depth, n_columns] = matrices(&sizes, n);
-        let y = if factors[BATCH] == 1 && sizes[1] > 1 && (1..=n_columns).contains(&depth) && n > 0 {
-            let ones = Sizes::from_elem(1, columns.len());
-            let left = laid_out(left, &[&factors[..BATCH], inner, &ones].concat());
-            let dims: SmallVec<[usize; 6]> = (BATCH..BATCH + n).collect();
-            let sum = (windows.to(DType::F64) * left.to(DType::F64)).sum(&dims, false);
-            laid_out(sum.to(windows.dtype().widened()), &out)
-        } else {
-            multiplied(left, windows, n)
-        };
+        let out = result(&left.sizes(), &windows.sizes(), n);
+        let y = multiplied(left, windows, n);
         let strides = result_strides(&out, &windows.ty(), n);
         if strides == contiguous_strides(&out) { y.contiguous() } else { with_channels_last(y) }
     })

@@ -4,6 +4,7 @@
 use crate::driver::calls_during;
 use crate::fakes;
 use opfuse::internals::runtime::cuda::{counts, reset_counts};
+use opfuse::nn::Convolution;
 use opfuse::{DType, Device, Error, Result, Tensor, compile};
 
 const GPU: Device = Device::cuda(0);
@@ -212,6 +213,27 @@ fn accumulating_writes_have_the_bits_of_the_cpu() {
         let found = there(&x).scatter_reduce(0, &there(&index), &there(&x), "mean", false).expect("nobody waits");
         let error = found.to_vec::<f32>().expect_err("it is told").to_string();
         assert!(error.contains("index 3 is out of bounds for dimension 0 with size 3"), "{error}");
+    });
+}
+
+#[test]
+fn convolutions_have_the_bits_of_the_cpu() {
+    fakes::with(&[], || {
+        // Dense, in groups, depthwise, and depthwise with two results for each channel.
+        for (groups, outer) in [(1, 5), (2, 6), (4, 4), (4, 8)] {
+            for dtype in [DType::F32, DType::F64, DType::BF16] {
+                let (x, weight) = (table(&[2, 4, 7, 6], dtype, 5), table(&[outer, 4 / groups, 3, 3], dtype, 6));
+                let options = Convolution { padding: 1.into(), groups: groups as i64, ..Convolution::default() };
+                let name = |what: &str| format!("{what} of {dtype} with {groups} groups and {outer} channels");
+                check(&name("a convolution"), &[&x, &weight], |x| x[0].conv2d(x[1], None, &options));
+                check(&name("channels last"), &[&x, &weight], |x| {
+                    let x_last = x[0].permute([0, 2, 3, 1])?.contiguous()?.permute([0, 3, 1, 2])?;
+                    x_last.conv2d(x[1], None, &options)
+                });
+                let strided = Convolution { stride: 2.into(), ..options.clone() };
+                check(&name("a strided one"), &[&x, &weight], |x| x[0].conv2d(x[1], None, &strided));
+            }
+        }
     });
 }
 

@@ -5,8 +5,7 @@ use crate::ir::entity::SideTable;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::{Op, window_product};
 
-/// Replaces products of windows by a copy of the windows and a matrix product of it. No bits change, unless a single
-/// row is summed in f64 instead (`window_product::copied`).
+/// Replaces products of windows by a copy of the windows and a matrix product of it. No bits change.
 ///
 /// A GPU's matrix product reads matrices. The CPU reads windows where they lie and does not run this pass.
 ///
