@@ -16,7 +16,7 @@ use crate::device::{Device, DeviceKind, Shared};
 use crate::error::{Error, Result};
 use crate::fusion::cost::CostModel;
 use crate::fusion::{Options, Rates, plan};
-use crate::ir::passes::{decompose, narrow_products};
+use crate::ir::passes::{copy_windows, decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
 use crate::runtime::{Array, BoxedResult, Executable, Failure, cuda, view};
 use recent::Use;
@@ -276,7 +276,7 @@ fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Ite
         let tier = if is_one_step(&graph) { tier_at_once(arrays) } else { None };
         return Executable::build(&graph, &plan(&graph, &Options::default()), tier);
     };
-    let graph = narrow_products(&graph);
+    let graph = narrow_products(&copy_windows(&graph)?);
     let plan = plan(&graph, &Options::default());
     Executable::build_on(device, current_numerics(), &graph, &plan)
         .map_err(|Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")))
