@@ -1,9 +1,9 @@
 //! Unrolls short folds: a kernel over rows of a few elements becomes one without inner elements.
 //!
-//! The windows of a pooling have a handful of elements each, at other offsets of the same
-//! memory. As a fold, every window is a row of its own, and a row takes many times longer to start than to walk. Here
-//! each inner element becomes an operand with an offset of its own, and the fold becomes a tree of prims over them. The
-//! result is a pointwise kernel whose vectors run along the rows.
+//! The windows of a pooling have a handful of elements each, at other offsets of the same memory. As a fold, every
+//! window is a row of its own, and a row takes many times longer to start than to walk. Here each inner element becomes
+//! an operand with an offset of its own, and the fold becomes a tree of prims over them. The result is a pointwise
+//! kernel whose vectors run along the rows.
 //!
 //! The tree is the one of [`super::kernel`], so the bits stay. Partial results without elements are left out, because
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
