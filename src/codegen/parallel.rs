@@ -241,5 +241,5 @@ pub fn outcome(faults: &Faults, geometry: &Geometry) -> Result<()> {
 fn out_of_range(geometry: &Geometry, got: i64) -> Error {
     let sizes = geometry.operands.iter().filter_map(|access| access.gather).map(|(size, _)| size);
     let size = sizes.min().unwrap_or(0) as i64;
-    Error::OutOfRange { place: String::new(), op: "index".into(), what: "index".into(), low: 0, high: size - 1, got }
+    Error::out_of_range("index", "index", [0, size - 1], got)
 }

@@ -290,6 +290,16 @@ impl Error {
         Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }
     }
 
+    /// An [`Error::OutOfRange`] of an index that must lie in `low..=high`.
+    pub(crate) fn out_of_range(
+        op: impl Into<String>,
+        what: impl Into<String>,
+        [low, high]: [i64; 2],
+        got: i64,
+    ) -> Self {
+        Error::OutOfRange { op: op.into(), what: what.into(), low, high, got, place: String::new() }
+    }
+
     /// Names `caller` as the operator of the error. For operators that call others.
     pub(crate) fn of(mut self, caller: &str) -> Self {
         match &mut self {

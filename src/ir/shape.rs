@@ -100,14 +100,7 @@ pub fn broadcast(op: &str, a: &[usize], b: &[usize]) -> Result<Sizes> {
 pub fn normalize_dim(op: &str, dim: i64, rank: usize) -> Result<usize> {
     let bound = rank.max(1) as i64;
     if dim < -bound || dim >= bound {
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: op.into(),
-            what: "Dimension".into(),
-            low: -bound,
-            high: bound - 1,
-            got: dim,
-        });
+        return Err(Error::out_of_range(op, "Dimension", [-bound, bound - 1], dim));
     }
     Ok(if dim < 0 { (dim + bound) as usize } else { dim as usize })
 }

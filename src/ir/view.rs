@@ -239,14 +239,7 @@ pub fn select(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     let dim = normalize_dim("select", dim, input.rank())?;
     let size = input.sizes[dim] as i64;
     if got < -size || got >= size {
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: "select".into(),
-            what: "index".into(),
-            low: -size,
-            high: size - 1,
-            got,
-        });
+        return Err(Error::out_of_range("select", "index", [-size, size - 1], got));
     }
     Ok(input.select(dim, if got < 0 { got + size } else { got } as usize))
 }

@@ -259,14 +259,7 @@ fn halves(op: &str, x: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     let rank = x.dim() as i64;
     let index = if dim < 0 { dim + rank } else { dim };
     let Some(&size) = usize::try_from(index).ok().and_then(|index| x.sizes().get(index)) else {
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: op.into(),
-            what: "dim".into(),
-            low: -rank,
-            high: rank - 1,
-            got: dim,
-        });
+        return Err(Error::out_of_range(op, "dim", [-rank, rank - 1], dim));
     };
     if !size.is_multiple_of(2) {
         let what = format!("Halving dimension must be even, but dimension {index} is size {size}");

@@ -13,14 +13,7 @@ pub(crate) fn converted(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 pub(crate) fn count(op: &str, number: i64) -> Result<usize> {
-    usize::try_from(number).map_err(|_| Error::OutOfRange {
-        place: String::new(),
-        op: op.into(),
-        what: "a count".into(),
-        low: 0,
-        high: i64::MAX,
-        got: number,
-    })
+    usize::try_from(number).map_err(|_| Error::out_of_range(op, "a count", [0, i64::MAX], number))
 }
 
 /// Converts sizes or strides to counts.

@@ -235,9 +235,7 @@ impl Picked {
 /// Turns an error about an index into an error about the target.
 fn as_target(op: &str, error: Error) -> Error {
     match error {
-        Error::OutOfRange { low, high, got, .. } => {
-            Error::OutOfRange { place: String::new(), op: op.into(), what: "target".into(), low, high, got }
-        }
+        Error::OutOfRange { low, high, got, .. } => Error::out_of_range(op, "target", [low, high], got),
         Error::Argument { what, .. } if what.contains("out of bounds") => {
             Error::index(op, format!("target out of range: {what}"), "targets name classes")
         }

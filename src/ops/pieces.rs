@@ -207,15 +207,7 @@ fn narrow(x: &Tensor, dim: i64, start: i64, n: i64) -> Result<Tensor> {
     let length = length("narrow", n)?;
     let size = x.size_of("narrow", dim)?;
     if start < -size || start > size {
-        let what = "start".into();
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: "narrow".into(),
-            what,
-            low: -size,
-            high: size,
-            got: start,
-        });
+        return Err(Error::out_of_range("narrow", "start", [-size, size], start));
     }
     let from = if start < 0 { start + size } else { start };
     match i64::try_from(length).ok().and_then(|length| from.checked_add(length)) {

@@ -80,7 +80,7 @@ impl Launch {
                 Error::argument("gather", format!("{what} {got} is out of bounds: it must be in {low}..={high}"))
             }
             (Error::OutOfRange { what, low, high, got, .. }, Some(op)) => {
-                Error::OutOfRange { place: String::new(), op: op.name().into(), what, low, high, got }
+                Error::out_of_range(op.name(), what, [low, high], got)
             }
             (error, _) => error,
         }

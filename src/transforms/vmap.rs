@@ -173,14 +173,8 @@ fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<u
     }
     let rank = input.dim() as i64;
     if dim < -rank || dim >= rank {
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: "vmap".into(),
-            what: format!("in_dim of argument {index}, which has {rank} dims,"),
-            low: -rank,
-            high: rank - 1,
-            got: dim,
-        });
+        let what = format!("in_dim of argument {index}, which has {rank} dims,");
+        return Err(Error::out_of_range("vmap", what, [-rank, rank - 1], dim));
     }
     Ok(Some(if dim < 0 { dim + rank } else { dim } as usize))
 }
@@ -200,14 +194,7 @@ pub(crate) fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Opt
     let rank = output.dim() as i64 + 1;
     if dim < -rank || dim >= rank {
         let what = format!("out_dim of a result that has {rank} dims");
-        return Err(Error::OutOfRange {
-            place: String::new(),
-            op: "vmap".into(),
-            what,
-            low: -rank,
-            high: rank - 1,
-            got: dim,
-        });
+        return Err(Error::out_of_range("vmap", what, [-rank, rank - 1], dim));
     }
     let dim = if dim < 0 { dim + rank } else { dim } as usize;
     match mapped {

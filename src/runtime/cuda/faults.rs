@@ -55,14 +55,8 @@ pub(super) fn error(found: &Found) -> Error {
             format!("ZeroDivisionError: an integer is divided by zero ({origin}); {hint}"),
         );
     }
-    let outside = |op: &str, what: String, low: i64| Error::OutOfRange {
-        place: String::new(),
-        op: op.into(),
-        what: format!("{what} ({origin})"),
-        low,
-        high: size - 1,
-        got,
-    };
+    let outside =
+        |op: &str, what: String, low: i64| Error::out_of_range(op, format!("{what} ({origin})"), [low, size - 1], got);
     match Blame::of(found.site) {
         // ATen raises another class of error for `gather` than for related ops.
         Some(Blame::Kernel(Some(Op::Gather))) => Error::argument(

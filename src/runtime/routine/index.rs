@@ -22,14 +22,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
             let got = index.at(at);
             if got < low || got >= size {
                 let what = format!("index of dimension {operand} with size {size} is");
-                return Err(Error::OutOfRange {
-                    place: String::new(),
-                    op: op.name().into(),
-                    what,
-                    low,
-                    high: size - 1,
-                    got,
-                });
+                return Err(Error::out_of_range(op.name(), what, [low, size - 1], got));
             }
             if let Some(to) = to.next() {
                 *to = *to * size + if got < 0 { got + size } else { got };
