@@ -13,7 +13,7 @@
 #![allow(unsafe_code, reason = "operands and results are raw pointers")]
 
 use super::gather::Segment;
-use super::tile::Multiply;
+use super::tile::{Multiply, of_level};
 use super::vector::{Plain, Vector};
 use crate::codegen::vm::Isa;
 use crate::device::roomy;
@@ -315,15 +315,7 @@ macro_rules! multiply_directly {
     ($($element:ident $name:ident)*) => {$(
         impl MultiplyDirectly for $element {
             fn direct(isa: Isa) -> &'static Direct<$element> {
-                match isa {
-                    Isa::Baseline => &baseline::$name,
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => &avx2::$name,
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => &avx512::$name,
-                    #[cfg(not(target_arch = "x86_64"))]
-                    Isa::Avx2 | Isa::Avx512 => &baseline::$name,
-                }
+                of_level!(isa, $name)
             }
         }
     )*};

@@ -374,19 +374,27 @@ level!(avx2 "avx2,fma": __m256 F32 __m256d F64; 1 2 3 4 5 to 6);
 #[cfg(target_arch = "x86_64")]
 level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512 F32 __m512d F64; 1 2 3 4 5 6 7 8 9 10 11 to 12);
 
+/// The static of this name in the module of an instruction set.
+macro_rules! of_level {
+    ($isa:expr, $name:ident) => {
+        match $isa {
+            Isa::Baseline => &baseline::$name,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &avx2::$name,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => &avx512::$name,
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => &baseline::$name,
+        }
+    };
+}
+pub(super) use of_level;
+
 macro_rules! multiply {
     ($($element:ident $name:ident)*) => {$(
         impl Multiply for $element {
             fn kernels(isa: Isa) -> &'static Kernels<$element> {
-                match isa {
-                    Isa::Baseline => &baseline::$name,
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => &avx2::$name,
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => &avx512::$name,
-                    #[cfg(not(target_arch = "x86_64"))]
-                    Isa::Avx2 | Isa::Avx512 => &baseline::$name,
-                }
+                of_level!(isa, $name)
             }
         }
     )*};
