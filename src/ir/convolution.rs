@@ -22,7 +22,7 @@ use super::attrs::{self, Attributes, Ints, ints};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::memory_formats::{dense_strides, suggested_format};
+use super::memory_formats::{dense, suggested_format};
 use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
@@ -160,17 +160,13 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         sizes.push(size);
     }
     checked_numel(op, &sizes, input.dtype.size())?;
-    Ok(dense(input.dtype, &sizes, format_of([input, weight])))
+    Ok(dense(format_of([input, weight]), input.dtype, &sizes))
 }
 
 /// The memory format of a result: that of an operand with channels last, if there is one.
 fn format_of(operands: [&TensorType; 2]) -> MemoryFormat {
     let mut formats = operands.into_iter().map(|ty| suggested_format(&ty.sizes, &ty.strides));
     formats.find(|format| format.order().is_some()).unwrap_or(MemoryFormat::Contiguous)
-}
-
-fn dense(dtype: DType, sizes: &[usize], format: MemoryFormat) -> TensorType {
-    TensorType { strides: dense_strides(format, sizes), ..TensorType::contiguous(dtype, sizes) }
 }
 
 /// All operands must have one dtype, of numbers.
@@ -227,7 +223,8 @@ pub(super) fn readable<'g>(x: Expr<'g>, weight: Expr<'g>, groups: usize, rows: u
     let channels = x.sizes()[1] / groups;
     let is_matrix = groups == 1 && weight.sizes()[2..].iter().all(|&taps| taps == 1);
     let may_be_last = is_matrix || window_product::reads_channels_last(groups, channels, rows);
-    if may_be_last || format_of([&x.ty(), &x.ty()]).order().is_none() { x } else { x.contiguous() }
+    let ty = x.ty();
+    if may_be_last || suggested_format(&ty.sizes, &ty.strides).order().is_none() { x } else { x.contiguous() }
 }
 
 /// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight, which gives
@@ -345,7 +342,7 @@ pub mod weight {
         }
         let sizes: Sizes = [&[small.sizes[1], large.sizes[1] / geometry.groups], &kernel[..]].concat().into();
         checked_numel(op, &sizes, large.dtype.size())?;
-        Ok(dense(large.dtype, &sizes, format_of([large, small])))
+        Ok(dense(format_of([large, small]), large.dtype, &sizes))
     }
 
     /// Decomposes it to one product per group, which sums over samples and windows.

@@ -3,7 +3,9 @@
 //! Operators on images keep the order of their input: where channels are last in memory, they are last in the result.
 
 use super::attr::MemoryFormat;
+use super::dtype::DType;
 use super::shape::{Strides, contiguous_strides, strides_in_order};
+use super::types::TensorType;
 
 /// The memory format that strides suggest, as PyTorch reads them.
 pub(crate) fn suggested_format(sizes: &[usize], strides: &[usize]) -> MemoryFormat {
@@ -22,6 +24,11 @@ pub(crate) fn suggested_format(sizes: &[usize], strides: &[usize]) -> MemoryForm
         least = strides[dim] * sizes[dim];
     }
     format
+}
+
+/// The type of a tensor that is dense in a memory format, and row-major where the format is of other dims.
+pub(crate) fn dense(format: MemoryFormat, dtype: DType, sizes: &[usize]) -> TensorType {
+    TensorType { strides: dense_strides(format, sizes), ..TensorType::contiguous(dtype, sizes) }
 }
 
 /// Dense strides in a memory format, which are row-major where the format is of other dims.

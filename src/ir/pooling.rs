@@ -8,7 +8,7 @@ use super::attrs::{Along, Attributes, MaxPoolIndex};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::memory_formats::{dense_strides, suggested_format};
+use super::memory_formats::{dense, suggested_format};
 use super::op::Op;
 use super::row::Call;
 use super::scalar::Scalar;
@@ -97,8 +97,7 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         }
         *size = pool.count;
     }
-    let strides = dense_strides(format_of(input, pools.len()), &sizes);
-    Ok(TensorType { strides, ..TensorType::contiguous(DType::I64, &sizes) })
+    Ok(dense(format_of(input, pools.len()), DType::I64, &sizes))
 }
 
 /// The type of the greatest elements: the dtype is kept.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::ir::attr::{Attrs, MemoryFormat};
 use crate::ir::attrs::{Along, Attributes, Overlay};
-use crate::ir::memory_formats::{dense_strides, suggested_format};
+use crate::ir::memory_formats::{dense, suggested_format};
 use crate::ir::row::{Call, Meaning, ViewRule};
 use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
 use crate::ir::types::TensorType;
@@ -79,8 +79,7 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     // Images that all have the channels last keep them there.
     let mut formats = call.args.iter().map(|arg| suggested_format(&arg.sizes, &arg.strides));
     let format = formats.next().filter(|&first| formats.all(|format| format == first));
-    let strides = dense_strides(format.unwrap_or(MemoryFormat::Contiguous), &sizes);
-    Ok(TensorType { strides, ..TensorType::contiguous(dtype, &sizes) })
+    Ok(dense(format.unwrap_or(MemoryFormat::Contiguous), dtype, &sizes))
 }
 
 /// The type of an overlay. The window must be inside the first operand, and its elements must not overlap.
