@@ -4,6 +4,7 @@
 //! with its line, because a wrong number is worse than none.
 
 use crate::error::{Error, Result};
+use crate::formats::file::fail;
 use crate::ir::DType;
 use crate::tensor::Tensor;
 use csv::{ErrorKind, ReaderBuilder, StringRecord};
@@ -128,8 +129,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path, options: &'a CsvOptions) -> Result<Source<'a>> {
-        let fail = |error: std::io::Error| Error::File { path: path.display().to_string(), message: error.to_string() };
-        let file = BufReader::new(File::open(path).map_err(fail)?);
+        let file = BufReader::new(File::open(path).map_err(|error| fail(path, error))?);
         let reader = ReaderBuilder::new().has_headers(false).delimiter(options.delimiter).from_reader(file);
         Ok(Source { path, options, reader })
     }
@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
                 self.fail(line, format!("the row has {len} cells, and the first one has {expected_len}"))
             }
             ErrorKind::Utf8 { .. } => self.fail(line, "the row is not UTF-8; convert the file"),
-            _ => Error::File { path: self.path.display().to_string(), message: error.to_string() },
+            _ => fail(self.path, error),
         }
     }
 

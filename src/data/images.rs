@@ -2,7 +2,7 @@
 
 use super::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::formats::file::fail;
 use crate::tensor::Tensor;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader};
@@ -35,12 +35,11 @@ pub struct ImageOptions {
 /// If the file cannot be read, is damaged, or is larger than 512 MiB when decoded. The error names the file.
 pub fn read_image(path: impl AsRef<Path>, options: &ImageOptions) -> Result<Tensor> {
     let path = path.as_ref();
-    let fail = |message: String| Error::File { path: path.display().to_string(), message };
     let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
-    let image = reader.map_err(|error| fail(error.to_string()))?.decode();
-    let image = image.map_err(|error| fail(format!("it is no readable PNG or JPEG file: {error}")))?;
+    let image = reader.map_err(|error| fail(path, error))?.decode();
+    let image = image.map_err(|error| fail(path, format!("it is no readable PNG or JPEG file: {error}")))?;
     let image = match options.size {
-        Some([0, _] | [_, 0]) => return Err(fail("the size to resize to has a 0; ask for at least 1 by 1".into())),
+        Some([0, _] | [_, 0]) => return Err(fail(path, "the size to resize to has a 0; ask for at least 1 by 1")),
         Some([height, width]) => image.resize_exact(width, height, FilterType::Triangle),
         None => image,
     };
@@ -87,8 +86,7 @@ impl ImageFolder {
             files.extend(entries(&folder)?.into_iter().filter(|file| is_image(file)).map(|file| (file, class)));
         }
         if files.is_empty() {
-            let message = "there are no PNG or JPEG files in its folders; it needs a folder for each class";
-            return Err(Error::File { path: root.display().to_string(), message: message.into() });
+            return Err(fail(root, "there are no PNG or JPEG files in its folders; it needs a folder for each class"));
         }
         Ok(ImageFolder { classes, files, options })
     }
@@ -100,7 +98,7 @@ impl ImageFolder {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let fail = |error: std::io::Error| Error::File { path: folder.display().to_string(), message: error.to_string() };
+    let fail = |error| fail(folder, error);
     let all = std::fs::read_dir(folder).map_err(fail)?.map(|entry| entry.map(|entry| entry.path()));
     let mut all = all.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;
     all.sort();
@@ -124,6 +122,6 @@ impl Dataset for ImageFolder {
             let what = format!("there are {} images, and no number {index}", self.files.len());
             return Err(Error::argument("ImageFolder", what));
         };
-        Ok((read_image(file, &self.options)?, Tensor::from_slice(&[*class], &[1])?.select(0, 0)?.to_dtype(DType::I64)?))
+        Ok((read_image(file, &self.options)?, Tensor::from_slice(&[*class], &[])?))
     }
 }
