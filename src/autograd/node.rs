@@ -212,9 +212,7 @@ impl Node {
 
     /// A node that runs after all others: it accumulates the gradients of a leaf.
     pub(super) fn last(function: Box<dyn Backward>, result: ResultType) -> Arc<Node> {
-        let results = SmallVec::from_iter([result]);
-        let next = SmallVec::new();
-        Arc::new(Node { sequence: LAST, function, next, results, origin: None, hooks: Mutex::default() })
+        Node::numbered(LAST, function, SmallVec::new(), SmallVec::from_iter([result]))
     }
 
     /// The hooks on the gradients of its results, each with the index of its result.
