@@ -39,7 +39,8 @@ NotCaptured {
         what: Box<str>,
     }
         "other_than_declared" => "the kernel of {op} {what}";
-        "return new tensors of the types that the Meta kernel tells, and mark in the schema what is written or returned";
+        "return new tensors of the types that the Meta kernel tells, and mark in the schema what is written or \
+         returned";
     /// A built-in operator has a kernel that was registered from outside.
     OverriddenKernel {
         /// The operator.
