@@ -7,10 +7,11 @@ prints a table in Markdown. WORKER is the executable of `benches/linalg.rs`. Row
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import torch
+
+from timing import best
 
 ROWS = ["cholesky 5000x4", "solve 5000x4", "inv 5000x4", "det 5000x4", "cholesky 500x64", "solve 500x64", "inv 500x64",
         "qr 100x64", "svd 1x512", "svdvals 1x512", "eigh 1x512", "qr 1x512", "cholesky 1x1000", "solve 1x1000"]
@@ -45,16 +46,6 @@ def of_torch(name, a, b):
         return lambda: torch.linalg.svd(a, full_matrices=False)
     function = getattr(torch.linalg, name)
     return lambda: function(a)
-
-
-def best(call, seconds):
-    call(), call()
-    begin, found = time.perf_counter(), float("inf")
-    while time.perf_counter() - begin < seconds:
-        start = time.perf_counter()
-        call()
-        found = min(found, time.perf_counter() - start)
-    return found * 1e6
 
 
 def main():

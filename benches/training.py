@@ -8,11 +8,12 @@ rounds counts. PyTorch runs eagerly, with the fused AdamW.
 
 import subprocess
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from timing import best
 
 NETWORKS = ["mlp", "cnn", "transformer", "lstm", "autoencoder"]
 UPDATES = {"adamw 100x1e4": (100, 10_000), "adamw 1x1e7": (1, 10_000_000)}
@@ -74,17 +75,6 @@ def of_torch(row):
         return loss.item()
 
     return step
-
-
-def best(call, seconds):
-    for _ in range(3):
-        call()
-    begin, found = time.perf_counter(), float("inf")
-    while time.perf_counter() - begin < seconds:
-        start = time.perf_counter()
-        call()
-        found = min(found, time.perf_counter() - start)
-    return found * 1e6
 
 
 def shown(micros):
