@@ -95,11 +95,5 @@ fn main() -> Result<()> {
 #[cfg(test)]
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
-    let path = std::env::temp_dir().join(format!("opfuse-chars-test-{}.safetensors", std::process::id()));
-    let (model, losses, _) = train(&path, 12, 6)?;
-    let resumed = train(&path, 12, 0);
-    std::fs::remove_file(&path).ok();
-    let (other, rest, _) = resumed?;
-    assert_eq!(losses[6..], rest[..]);
-    bits::assert_same_bits(&model, &other)
+    bits::assert_resumes("chars", 6, |path, saved| train(path, 12, saved))
 }

@@ -181,11 +181,5 @@ fn main() -> Result<()> {
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
     let base = frozen(4)?;
-    let path = std::env::temp_dir().join(format!("opfuse-lora-test-{}.safetensors", std::process::id()));
-    let (model, losses, _) = adapt(&base, &path, (8, 4))?;
-    let resumed = adapt(&base, &path, (8, 0));
-    std::fs::remove_file(&path).ok();
-    let (other, rest, _) = resumed?;
-    assert_eq!(losses[4..], rest[..]);
-    bits::assert_same_bits(&model, &other)
+    bits::assert_resumes("lora", 4, |path, saved| adapt(&base, path, (8, saved)))
 }

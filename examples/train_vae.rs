@@ -133,11 +133,5 @@ fn main() -> Result<()> {
 #[cfg(test)]
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
-    let path = std::env::temp_dir().join(format!("opfuse-vae-test-{}.safetensors", std::process::id()));
-    let (model, losses, _) = train(&path, 2, 1)?;
-    let resumed = train(&path, 2, 0);
-    std::fs::remove_file(&path).ok();
-    let (other, rest, _) = resumed?;
-    assert_eq!(losses[1..], rest[..]);
-    bits::assert_same_bits(&model, &other)
+    bits::assert_resumes("vae", 1, |path, saved| train(path, 2, saved))
 }
