@@ -17,9 +17,9 @@ pub(crate) fn assert_same_bits(one: &impl Module, other: &impl Module) -> Result
     Ok(())
 }
 
-/// Fails if a run that stops after `done` losses and goes on from its checkpoint ends with other bits than one that does
-/// not stop. `run` trains with a checkpoint in a file, which it saves after so many losses, or never for 0; it returns
-/// the model, its losses, and a report.
+/// Fails if a run that stops after `done` losses and goes on from its checkpoint ends with other bits than one that
+/// does not stop. `run` trains with a checkpoint in a file, which it saves after so many losses, or never for 0; it
+/// returns the model, its losses, and a report.
 #[cfg(test)]
 #[allow(dead_code, reason = "train_digits resumes in its main function")]
 pub(crate) fn assert_resumes<M: Module, L: PartialEq + Debug, R>(
