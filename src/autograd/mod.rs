@@ -211,13 +211,16 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     recorded.impl_operator(builtins.copy()?, Kernel::typed(kernel::copy_kernel))?;
     views.impl_operator(builtins.copy()?, Kernel::typed(inplace_or_view::copy_kernel))?;
     builtins.libraries.extend([recorded, views]);
-    for key in FALLBACK_KEYS {
-        let mut library = Library::impl_block("_", key)?;
-        let kernel = Kernel::boxed(without_derivative::fallback).when(kernel::is_wanted);
-        library.fallback(kernel.named("without_derivative"))?;
-        builtins.libraries.push(library);
-    }
     Ok(())
+}
+
+/// Registers what operators without a derivative do where gradients are wanted.
+///
+/// # Errors
+/// If a registration fails.
+pub(crate) fn register_fallbacks(builtins: &mut Builtins) -> Result<()> {
+    let kernel = || Kernel::boxed(without_derivative::fallback).when(kernel::is_wanted).named("without_derivative");
+    builtins.register_fallbacks(FALLBACK_KEYS.map(|key| (key, kernel())))
 }
 
 /// The Autograd keys of devices that operators without a derivative may run on.

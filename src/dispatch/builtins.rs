@@ -16,9 +16,16 @@ use crate::{autograd, ops, transforms};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// The functions that register, in order.
-const REGISTER: [fn(&mut Builtins) -> Result<()>; 4] =
-    [fallbacks, ops::register, autograd::register, transforms::register];
+/// The functions that register, in order. Fallbacks come first: a new operator takes those that are there at once,
+/// and a new fallback has to go to every operator that is there.
+const REGISTER: [fn(&mut Builtins) -> Result<()>; 6] = [
+    fallbacks,
+    autograd::register_fallbacks,
+    transforms::register_fallbacks,
+    ops::register,
+    autograd::register,
+    transforms::register,
+];
 
 /// Keys without behaviour: calls fall through them.
 const PASSED: &[DispatchKey] = &[
@@ -47,6 +54,16 @@ impl Builtins {
     /// The ops of the table with their operators.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Op, &Operator)> {
         Op::ALL.iter().copied().zip(&self.by_op)
+    }
+
+    /// Registers kernels that are the fallbacks of their keys, for all operators.
+    pub(crate) fn register_fallbacks(&mut self, all: impl IntoIterator<Item = (DispatchKey, Kernel)>) -> Result<()> {
+        for (key, kernel) in all {
+            let mut library = Library::impl_block("_", key)?;
+            library.fallback(kernel)?;
+            self.libraries.push(library);
+        }
+        Ok(())
     }
 
     /// The operator that writes, `copy_`.
@@ -127,10 +144,5 @@ fn fallbacks(builtins: &mut Builtins) -> Result<()> {
         (DispatchKey::CUDA, Kernel::boxed(cpu_fallback).named("cpu_fallback")),
         (DispatchKey::PythonDispatcher, Kernel::boxed(crate::dispatch::mode::fallback).named("modes")),
     ];
-    for (key, kernel) in passed.chain(boxed) {
-        let mut library = Library::impl_block("_", key)?;
-        library.fallback(kernel)?;
-        builtins.libraries.push(library);
-    }
-    Ok(())
+    builtins.register_fallbacks(passed.chain(boxed))
 }

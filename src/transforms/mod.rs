@@ -26,17 +26,6 @@ pub use function::{Function, Input, Inputs, TensorRefs};
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     observer::install();
     whole::install();
-    let fallbacks = [
-        (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
-        (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
-        (DispatchKey::PythonTLSSnapshot, Kernel::boxed(profiled::fallback).named("profiled")),
-        (DispatchKey::PreDispatch, Kernel::boxed(default_dtype::fallback).named("default_dtype")),
-    ];
-    for (key, kernel) in fallbacks {
-        let mut library = Library::impl_block("_", key)?;
-        library.fallback(kernel)?;
-        builtins.libraries.push(library);
-    }
     let mut mapped = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
     for (op, operator) in builtins.rows() {
         mapped.impl_operator(operator, Kernel::of_row(op, batched::kernel).named("batched"))?;
@@ -44,4 +33,17 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     mapped.impl_operator(builtins.copy()?, Kernel::typed(batched::copy_kernel))?;
     builtins.libraries.push(mapped);
     autocast::register(&mut builtins.libraries)
+}
+
+/// Registers what the transforms' keys do for operators without a kernel of their own there.
+///
+/// # Errors
+/// If a registration fails.
+pub(crate) fn register_fallbacks(builtins: &mut Builtins) -> Result<()> {
+    builtins.register_fallbacks([
+        (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
+        (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
+        (DispatchKey::PythonTLSSnapshot, Kernel::boxed(profiled::fallback).named("profiled")),
+        (DispatchKey::PreDispatch, Kernel::boxed(default_dtype::fallback).named("default_dtype")),
+    ])
 }
