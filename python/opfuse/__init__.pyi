@@ -3,8 +3,8 @@
 from builtins import bool as _bool
 from builtins import float as _float
 from builtins import int as _int
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from opfuse import autograd as autograd
 from opfuse._derivatives import grad as grad
@@ -15,7 +15,6 @@ from opfuse._derivatives import jvp as jvp
 from opfuse._derivatives import value_and_grad as value_and_grad
 from opfuse._derivatives import vjp as vjp
 from opfuse._functional import autocast as autocast
-from opfuse._functional import compile as compile
 from opfuse._functional import enable_grad as enable_grad
 from opfuse._functional import fast_numerics as fast_numerics
 from opfuse._functional import inference_mode as inference_mode
@@ -87,6 +86,11 @@ nan: float
 pi: float
 e: float
 newaxis: None
+
+@overload
+def compile(function: Callable[..., Any], /, **options: Any) -> Compiled: ...
+@overload
+def compile(function: None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Compiled]: ...
 
 @overload
 def abs(self: Tensor) -> Tensor: ...

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from opfuse._opfuse import Tensor, _jacobian, _jvp, _value_and_grad, _vjp
 
-_Function = Callable[..., Any]
+TYPE_CHECKING = False  # As in `typing`, whose import takes as long as the rest of this package's Python.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    _Function = Callable[..., Any]
 
 
 def _numbers(op: str, argnums: int | Sequence[int], args: tuple[Any, ...]) -> tuple[int, ...]:

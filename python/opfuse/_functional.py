@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
 
 from opfuse._opfuse import Compiled, DType, Tensor, _flatten, _Setting, _vmap
 from opfuse._opfuse import ops as _ops
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+TYPE_CHECKING = False  # As in `typing`, whose import takes as long as the rest of this package's Python.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
 
-
-@overload
-def compile(function: Callable[..., Any], /, **options: Any) -> Compiled: ...
-
-
-@overload
-def compile(function: None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Compiled]: ...
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compile(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from opfuse._opfuse import Tensor, _gradients
+
+TYPE_CHECKING = False  # As in `typing`, whose import takes as long as the rest of this package's Python.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def _all(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
