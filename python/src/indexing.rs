@@ -6,7 +6,7 @@ use crate::tensor::PyTensor;
 use crate::values::{Fit, integer_of};
 use opfuse::{Index, Result, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyList, PyRange, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PyRange, PySlice, PyTuple};
 
 /// A subscript. Slices with negative steps are left to `flips`: dims of the view to reverse.
 struct Subscript {
@@ -65,6 +65,10 @@ fn parse(tensor: &Tensor, subscript: &Bound<'_, PyAny>) -> PyResult<Subscript> {
 
 /// The index tensor that an item stands for: a tensor with dims or of truth, an array, a list, or `True` and `False`.
 fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    // What most subscripts are. They lack the attributes asked for below, and to find that out takes longer than a view.
+    if item.is_instance_of::<PySlice>() || item.is_exact_instance_of::<PyInt>() || item.is_none() {
+        return Ok(None);
+    }
     if let Ok(tensor) = item.cast::<PyTensor>() {
         let tensor = &tensor.get().0;
         let is_number = tensor.dim() == 0 && tensor.dtype() != opfuse::DType::Bool && !tensor.dtype().is_float();
