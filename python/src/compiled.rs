@@ -2,7 +2,7 @@
 
 use crate::errors::{OrRaise, forget_kept, kept, value_error};
 use crate::state::State;
-use crate::tree::{Containers, Tree, Trees, flatten, flatten_for, flatten_once, unflatten};
+use crate::tree::{Containers, Tree, Trees, flatten, flatten_call, flatten_once, unflatten};
 use opfuse::compile::{BreakPolicy, Compiled, Explain, Flat, Function, Stance};
 use opfuse::{CompileOptions, MapDims, Numerics, Randomness, Result, compile_with};
 use pyo3::exceptions::PyRuntimeError;
@@ -54,12 +54,6 @@ impl Function<Trees> for PyFunction {
 /// Runs Python inside a call of the crate. An exception is kept until that call has returned.
 pub fn called<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
     Python::attach(|py| call(py).map_err(kept))
-}
-
-fn arguments<'py>(positional: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-    let py = positional.py();
-    let named = named.map_or_else(|| PyDict::new(py), Bound::clone);
-    PyTuple::new(py, [positional.as_any(), named.as_any()]).map(Bound::into_any)
 }
 
 /// A compiled function, made by `opfuse.compile`.
@@ -119,11 +113,11 @@ impl PyCompiled {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut state = State::new();
+        let mut state = State::default();
         if self.is_watched {
             state.add_function(&self.function.get(py)?)?;
         }
-        let inputs = flatten_for(&arguments(args, kwargs)?, state)?;
+        let inputs = flatten_call(args, kwargs, state)?;
         forget_kept();
         let output = py.detach(|| self.compiled.call(&inputs)).or_raise(py)?;
         unflatten(py, output)
@@ -323,7 +317,7 @@ pub fn _vmap<'py>(
         randomness,
         &[("error", Randomness::Error), ("same", Randomness::Same), ("different", Randomness::Different)],
     )?;
-    let inputs = flatten_once(&arguments(args, Some(kwargs))?)?;
+    let inputs = flatten_once((args, kwargs).into_pyobject(py)?.as_any())?;
     forget_kept();
     let out_dims = out_dims.map_or(MapDims::All(Some(0)), MapDims::Each);
     let mapped = opfuse::vmap::<Trees, _>(PyFunction { function: Shared::new(function), flatten: flatten_once })

@@ -4,7 +4,7 @@
 //! - what things are called: `names`; exceptions: `errors`;
 //! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`;
 //! - operators: `operators`, `values` for their arguments, and `entry` by which Python calls them;
-//! - functions of tensors: `tree`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`.
+//! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`.
 //!
 //! No operator is named twice: functions, methods and stubs are made of the schemas that the crate has registered.
 //!
@@ -21,6 +21,7 @@ mod exchange;
 mod files;
 mod gradients;
 mod indexing;
+mod key;
 mod names;
 mod operators;
 mod random;

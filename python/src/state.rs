@@ -10,15 +10,15 @@
 
 use crate::compiled::PyCompiled;
 use crate::creation::number_of;
+use crate::key::{Key, Kind};
 use crate::names::{PyDType, PyDevice};
 use crate::tensor::PyTensor;
 use opfuse::Scalar;
-use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyBytes, PyCode, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PySet, PyString, PyTuple, PyType,
+    PyBytes, PyCFunction, PyCode, PyDict, PyFunction, PyList, PyModule, PySet, PyString, PyTuple, PyType,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -27,41 +27,20 @@ static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static PARTIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 const MAX_DEPTH: usize = 16;
+/// Words of a key have nine bytes.
+const MAX_LEN: usize = 9 * MAX_VALUES;
 const MAX_VALUES: usize = 4096;
 
-/// An object that equals itself alone. It is kept alive, so that no other object gets its address.
-#[pyclass(frozen, name = "_Same", module = "opfuse")]
-pub struct Same(Py<PyAny>);
-
-#[pymethods]
-impl Same {
-    fn __hash__(&self) -> usize {
-        self.0.as_ptr().addr()
-    }
-
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Same>().is_ok_and(|other| other.get().0.is(&self.0))
-    }
-}
-
 /// Collects parts of a key.
+#[derive(Default)]
 pub struct State<'py> {
-    pub key: Vec<Bound<'py, PyAny>>,
+    pub key: Key<'py>,
     seen: HashSet<usize>,
     /// The globals of the first function; functions with other globals belong to other modules.
     globals: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> State<'py> {
-    pub fn new() -> State<'py> {
-        State { key: Vec::new(), seen: HashSet::new(), globals: None }
-    }
-
-    fn push(&mut self, py: Python<'py>, part: impl IntoPyObjectExt<'py>) -> PyResult<()> {
-        self.key.push(part.into_bound_py_any(py)?);
-        Ok(())
-    }
-
     /// Adds what a call of `function` may read besides its arguments.
     pub fn add_function(&mut self, function: &Bound<'py, PyAny>) -> PyResult<()> {
         self.look(function, 0)
@@ -70,53 +49,56 @@ impl<'py> State<'py> {
     /// Adds what is seen of a plain value: the value itself, and the attributes of an object.
     pub fn add_value(&mut self, object: &Bound<'py, PyAny>) -> PyResult<()> {
         let py = object.py();
-        self.key.push(object.get_type().into_any());
-        if let Ok(number) = object.cast_exact::<PyFloat>() {
-            // By bits: 0.0 and -0.0 are equal to Python, and a NaN is not equal to itself.
-            return self.push(py, number.value().to_bits());
-        }
-        if let Ok(set) = object.cast::<PySet>() {
-            self.key.push(py.import("builtins")?.getattr(intern!(py, "frozenset"))?.call1((set,))?);
+        if self.key.number(object) {
             return Ok(());
         }
-        match attributes(object) {
-            None => self.key.push(object.clone()),
-            Some(_) => {
-                // Objects may be equal and have other attributes; and some have no hash.
-                match object.hash() {
-                    Ok(_) => self.key.push(object.clone()),
-                    Err(_) => self.push(py, Same(object.clone().unbind()))?,
-                }
-                self.look(object, 0)?;
-            }
+        if object.is_exact_instance_of::<PyString>() {
+            self.key.typed(object);
+            return Ok(());
         }
-        Ok(())
+        if let Ok(set) = object.cast::<PySet>() {
+            let frozen = py.import("builtins")?.getattr(intern!(py, "frozenset"))?.call1((set,))?;
+            self.key.word(Kind::Object, 1);
+            self.key.object(object.get_type().into_any());
+            self.key.object(frozen);
+            return Ok(());
+        }
+        if attributes(object).is_none() {
+            self.key.typed(object);
+            return Ok(());
+        }
+        // Objects may be equal and have other attributes; and some have no hash.
+        match object.hash() {
+            Ok(_) => self.key.typed(object),
+            Err(_) => self.key.same(object),
+        }
+        self.look(object, 0)
     }
 
     fn look(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> PyResult<()> {
         let py = object.py();
-        if depth > MAX_DEPTH || self.key.len() > MAX_VALUES {
+        if depth > MAX_DEPTH || self.key.len() > MAX_LEN {
             return Ok(());
         }
         if let Ok(tensor) = object.cast::<PyTensor>() {
-            self.key.push(intern!(py, "tensor").clone().into_any());
-            return self.push(py, tensor.get().0.id());
+            self.key.word(Kind::Id, tensor.get().0.id());
+            return Ok(());
         }
-        let is_plain = object.is_none()
-            || object.is_exact_instance_of::<PyInt>()
-            || object.is_exact_instance_of::<PyBool>()
-            || object.is_exact_instance_of::<PyString>()
+        if self.key.number(object) {
+            return Ok(());
+        }
+        let is_plain = object.is_exact_instance_of::<PyString>()
             || object.is_exact_instance_of::<PyBytes>()
             || object.is_instance_of::<PyDType>()
             || object.is_instance_of::<PyDevice>();
         if is_plain {
-            self.key.push(object.get_type().into_any());
-            self.key.push(object.clone());
+            self.key.typed(object);
             return Ok(());
         }
-        if let Ok(number) = object.cast_exact::<PyFloat>() {
-            self.key.push(intern!(py, "float").clone().into_any());
-            return self.push(py, number.value().to_bits());
+        if object.is_instance_of::<PyCFunction>() {
+            // Looked for first because operators are such functions, and have none of the attributes asked for below.
+            self.key.same(object);
+            return Ok(());
         }
         if object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>() {
             return Ok(());
@@ -141,17 +123,16 @@ impl<'py> State<'py> {
             return self.look(&object.getattr(intern!(py, "keywords"))?, depth + 1);
         }
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            self.key.push(intern!(py, "tuple").clone().into_any());
-            self.push(py, tuple.len())?;
+            self.key.word(Kind::Tuple, tuple.len() as u64);
             tuple.iter().try_for_each(|item| self.look(&item, depth + 1))?;
         } else if let Ok(list) = object.cast::<PyList>() {
-            self.key.push(intern!(py, "list").clone().into_any());
-            self.push(py, list.len())?;
+            self.key.word(Kind::List, list.len() as u64);
             list.to_tuple().iter().try_for_each(|item| self.look(&item, depth + 1))?;
         } else if let Ok(dict) = object.cast::<PyDict>() {
             self.look_into_dict(dict, depth)?;
         } else if let Some(found) = attributes(object) {
-            self.key.push(object.get_type().into_any());
+            self.key.word(Kind::Attributes, 0);
+            self.key.object(object.get_type().into_any());
             return self.look_into_dict(&found, depth);
         } else if let Ok(Some(number)) = number_of(object) {
             // A scalar of NumPy.
@@ -160,20 +141,20 @@ impl<'py> State<'py> {
                 Scalar::Float(number) => number.to_bits(),
                 Scalar::Bool(flag) => u64::from(flag),
             };
-            self.key.push(object.get_type().into_any());
-            self.push(py, bits)?;
+            self.key.word(Kind::Value, bits);
+            self.key.object(object.get_type().into_any());
         } else {
-            self.push(py, Same(object.clone().unbind()))?;
+            self.key.same(object);
         }
         Ok(())
     }
 
     fn look_into_dict(&mut self, dict: &Bound<'py, PyDict>, depth: usize) -> PyResult<()> {
-        self.key.push(intern!(dict.py(), "dict").clone().into_any());
-        self.push(dict.py(), dict.len())?;
-        for (name, item) in dict.copy()?.iter() {
+        let dict = dict.copy()?;
+        self.key.word(Kind::Dict, dict.len() as u64);
+        for (name, item) in dict.iter() {
             match name.is_instance_of::<PyString>() {
-                true => self.key.push(name),
+                true => self.key.typed(&name),
                 false => self.look(&name, depth + 1)?,
             }
             self.look(&item, depth + 1)?;

@@ -6,6 +6,7 @@
 //! sees the numbers alone.
 
 use crate::errors::{type_error, value_error};
+use crate::key::Kind;
 use crate::state::State;
 use crate::tensor::PyTensor;
 use opfuse::compile::{Flat, Inputs, Parts, TensorStruct};
@@ -14,7 +15,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most descriptions that are known at a time. The oldest half is forgotten then.
 const CAPACITY: usize = 4096;
@@ -63,13 +64,18 @@ enum Node {
     Fields(Py<PyType>, Vec<Py<PyAny>>),
 }
 
-/// Descriptions by number, and numbers by description.
+/// Descriptions by number, and numbers by key.
 struct Descriptions {
     first: u64,
-    nodes: Vec<std::sync::Arc<Vec<Node>>>,
-    /// `None` for one that cannot be found again.
-    keys: Vec<Option<Py<PyTuple>>>,
+    known: Vec<Description>,
     numbers: Py<PyDict>,
+}
+
+struct Description {
+    nodes: Arc<Vec<Node>>,
+    /// `None` for one that cannot be found again.
+    key: Option<Py<PyAny>>,
+    _kept: Vec<Py<PyAny>>,
 }
 
 static DESCRIPTIONS: PyOnceLock<Mutex<Descriptions>> = PyOnceLock::new();
@@ -77,7 +83,7 @@ static DESCRIPTIONS: PyOnceLock<Mutex<Descriptions>> = PyOnceLock::new();
 fn descriptions(py: Python<'_>) -> &Mutex<Descriptions> {
     DESCRIPTIONS.get_or_init(py, || {
         let numbers = PyDict::new(py).unbind();
-        Mutex::new(Descriptions { first: 0, nodes: Vec::new(), keys: Vec::new(), numbers })
+        Mutex::new(Descriptions { first: 0, known: Vec::new(), numbers })
     })
 }
 
@@ -86,22 +92,39 @@ fn descriptions(py: Python<'_>) -> &Mutex<Descriptions> {
 /// # Errors
 /// If a plain value cannot be hashed, or if it is nested too deeply.
 pub fn flatten(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
-    flatten_for(object, State::new())
+    let mut walk = Walk::default();
+    walk.add(object, 0)?;
+    walk.described(object.py(), without_hash)
 }
 
-/// Flattens the arguments of a call, of which `state` is what else the call may read.
+/// Flattens the arguments of a call, a tuple and a dict, of which `state` is what else the call may read.
 ///
 /// # Errors
 /// As [`flatten`].
-pub fn flatten_for<'py>(object: &Bound<'py, PyAny>, state: State<'py>) -> PyResult<Tree> {
-    described(object, state, |value| {
-        let class = value.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
-        let hint = match value.hasattr("__array_interface__").unwrap_or(false) {
-            true => "wrap arrays with opfuse.asarray, which does not copy them",
-            false => "pass tensors, numbers, text, or tuples, lists, dicts and dataclasses of these",
-        };
-        Some(type_error(value.py(), format!("a value of type {class} cannot be hashed; {hint}")))
-    })
+pub fn flatten_call<'py>(
+    positional: &Bound<'py, PyTuple>,
+    named: Option<&Bound<'py, PyDict>>,
+    state: State<'py>,
+) -> PyResult<Tree> {
+    let mut walk = Walk { state, ..Walk::default() };
+    walk.state.key.word(Kind::Arguments, 0);
+    walk.start(Kind::Tuple, 2, Node::Tuple(2));
+    walk.add(positional, 1)?;
+    match named {
+        Some(named) => walk.add(named, 1)?,
+        None => walk.start(Kind::Dict, 0, Node::Dict(Vec::new())),
+    }
+    walk.described(positional.py(), without_hash)
+}
+
+/// The error for a plain value without a hash.
+fn without_hash(value: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let class = value.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+    let hint = match value.hasattr("__array_interface__").unwrap_or(false) {
+        true => "wrap arrays with opfuse.asarray, which does not copy them",
+        false => "pass tensors, numbers, text, or tuples, lists, dicts and dataclasses of these",
+    };
+    Some(type_error(value.py(), format!("a value of type {class} cannot be hashed; {hint}")))
 }
 
 /// Flattens a structure that is used once. Its plain values need no hash.
@@ -109,7 +132,9 @@ pub fn flatten_for<'py>(object: &Bound<'py, PyAny>, state: State<'py>) -> PyResu
 /// # Errors
 /// If it is nested too deeply.
 pub fn flatten_once(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
-    described(object, State::new(), |_| None)
+    let mut walk = Walk::default();
+    walk.add(object, 0)?;
+    walk.described(object.py(), |_| None)
 }
 
 /// The tensors of a structure.
@@ -117,26 +142,25 @@ pub fn flatten_once(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
 /// # Errors
 /// If it is nested too deeply.
 pub fn tensors_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
-    let mut tensors = Vec::new();
-    walk(object, 0, &mut tensors, &mut Vec::new(), &mut State::new())?;
-    Ok(tensors)
+    let mut walk = Walk::default();
+    walk.add(object, 0)?;
+    Ok(walk.tensors)
 }
 
-/// Flattens a structure. Where a plain value has no hash, `refused` gives an error, or `None` to go on.
 /// What the lists and dicts among arguments hold before a call: a program cannot repeat what a function does to them.
 pub struct Containers(Vec<u64>);
 
 impl Containers {
     pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Containers> {
-        let (mut tensors, mut nodes) = (Vec::new(), Vec::new());
-        walk(given, 0, &mut tensors, &mut nodes, &mut State::new())?;
-        let counts = nodes.iter().map(|node| match node {
+        let mut walk = Walk::default();
+        walk.add(given, 0)?;
+        let counts = walk.nodes.iter().map(|node| match node {
             Node::Tensor => 0,
             Node::Value(object) => object.as_ptr().addr() as u64,
             Node::Tuple(count) | Node::Named(_, count) | Node::List(count) => 1 + *count as u64,
             Node::Dict(names) | Node::Mapping(_, names) | Node::Fields(_, names) => 1 + names.len() as u64,
         });
-        Ok(Containers(counts.chain(tensors.iter().map(Tensor::id)).collect()))
+        Ok(Containers(counts.chain(walk.tensors.iter().map(Tensor::id)).collect()))
     }
 
     /// # Errors
@@ -150,126 +174,134 @@ impl Containers {
     }
 }
 
-fn described<'py>(
-    object: &Bound<'py, PyAny>,
-    mut state: State<'py>,
-    refused: impl Fn(&Bound<'py, PyAny>) -> Option<PyErr>,
-) -> PyResult<Tree> {
-    let py = object.py();
-    let (mut tensors, mut nodes) = (Vec::new(), Vec::new());
-    walk(object, 0, &mut tensors, &mut nodes, &mut state)?;
-    let key = PyTuple::new(py, state.key)?;
-    // Hashes, comparisons and finalizers are Python's, which may call this module again or wait for other threads. So
-    // no lock is held while they run.
-    let numbers = lock(py).numbers.clone_ref(py).into_bound(py);
-    let is_hashable = match numbers.get_item(&key) {
-        Ok(Some(number)) => return Ok(Tree { tensors, description: number.extract()? }),
-        Ok(None) => true,
-        Err(failed) => match key.iter().find(|value| value.hash().is_err()) {
-            Some(value) => match refused(&value) {
-                Some(text) => return Err(text),
-                None => false,
+/// A walk over a structure.
+#[derive(Default)]
+struct Walk<'py> {
+    tensors: Vec<Tensor>,
+    nodes: Vec<Node>,
+    state: State<'py>,
+}
+
+impl<'py> Walk<'py> {
+    /// The tree of what was walked over. Where a plain value has no hash, `refused` gives an error, or `None` to go on.
+    fn described(self, py: Python<'py>, refused: fn(&Bound<'py, PyAny>) -> Option<PyErr>) -> PyResult<Tree> {
+        let Walk { tensors, nodes, state } = self;
+        let key = state.key.to_object(py)?;
+        // Hashes, comparisons and finalizers are Python's, which may call this module again or wait for other threads.
+        // So no lock is held while they run.
+        let numbers = lock(py).numbers.clone_ref(py).into_bound(py);
+        let is_hashable = match numbers.get_item(&key) {
+            Ok(Some(number)) => return Ok(Tree { tensors, description: number.extract()? }),
+            Ok(None) => true,
+            Err(failed) => match state.key.objects().iter().find(|value| value.hash().is_err()) {
+                Some(value) => match refused(value) {
+                    Some(text) => return Err(text),
+                    None => false,
+                },
+                None => return Err(failed),
             },
-            None => return Err(failed),
-        },
-    };
-    let (number, forgotten) = {
-        let mut all = lock(py);
-        let mut forgotten: (Vec<_>, Vec<_>) = Default::default();
-        if all.nodes.len() == CAPACITY {
-            all.first += CAPACITY as u64 / 2;
-            forgotten = (all.keys.drain(..CAPACITY / 2).collect(), all.nodes.drain(..CAPACITY / 2).collect());
+        };
+        let found = Description {
+            nodes: Arc::new(nodes),
+            key: is_hashable.then(|| key.clone().unbind()),
+            _kept: state.key.into_kept(),
+        };
+        let (number, forgotten) = {
+            let mut all = lock(py);
+            let mut forgotten = Vec::new();
+            if all.known.len() == CAPACITY {
+                all.first += CAPACITY as u64 / 2;
+                forgotten = all.known.drain(..CAPACITY / 2).collect();
+            }
+            let number = all.first + all.known.len() as u64;
+            all.known.push(found);
+            (number, forgotten)
+        };
+        for key in forgotten.iter().filter_map(|description| description.key.as_ref()) {
+            // Another thread may have described the same structure at the same time, and forgotten it first.
+            numbers.del_item(key).or_else(|failed| match failed.is_instance_of::<PyKeyError>(py) {
+                true => Ok(()),
+                false => Err(failed),
+            })?;
         }
-        let number = all.first + all.nodes.len() as u64;
-        all.nodes.push(std::sync::Arc::new(nodes));
-        all.keys.push(is_hashable.then(|| key.clone().unbind()));
-        (number, forgotten)
-    };
-    for key in forgotten.0.into_iter().flatten() {
-        // Another thread may have described the same structure at the same time, and forgotten it first.
-        numbers.del_item(key).or_else(|failed| match failed.is_instance_of::<PyKeyError>(py) {
-            true => Ok(()),
-            false => Err(failed),
-        })?;
+        if is_hashable {
+            numbers.set_item(&key, number)?;
+        }
+        Ok(Tree { tensors, description: number })
     }
-    if is_hashable {
-        numbers.set_item(&key, number)?;
+
+    fn start(&mut self, kind: Kind, count: usize, node: Node) {
+        self.nodes.push(node);
+        self.state.key.word(kind, count as u64);
     }
-    Ok(Tree { tensors, description: number })
+
+    fn add(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> PyResult<()> {
+        if depth > MAX_DEPTH {
+            let text = format!("a structure is nested in more than {MAX_DEPTH} levels");
+            return Err(value_error(object.py(), text));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            self.tensors.push(tensor.get().0.clone());
+            self.start(Kind::Tensor, 0, Node::Tensor);
+            return Ok(());
+        }
+        let is_number = self.state.key.number(object);
+        if is_number {
+            self.nodes.push(Node::Value(object.clone().unbind()));
+            return Ok(());
+        }
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            self.start_items(object, Kind::Tuple, tuple.len(), tuple.is_exact_instance_of::<PyTuple>());
+            return tuple.iter().try_for_each(|item| self.add(&item, depth + 1));
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            // A copy: what the list holds may change while its items are looked at.
+            let items = list.to_tuple();
+            self.start_items(object, Kind::List, items.len(), list.is_exact_instance_of::<PyList>());
+            return items.iter().try_for_each(|item| self.add(&item, depth + 1));
+        }
+        if let Ok(dict) = object.cast::<PyDict>() {
+            let (names, values) = (dict.keys(), dict.values());
+            let kept = names.iter().map(Bound::unbind).collect();
+            if dict.is_exact_instance_of::<PyDict>() {
+                self.start(Kind::Dict, names.len(), Node::Dict(kept));
+            } else {
+                let maker = empty_like(dict)?;
+                self.start(Kind::Mapping, names.len(), Node::Mapping(maker.clone().unbind(), kept));
+                self.state.key.object(maker);
+            }
+            names.iter().for_each(|name| self.state.key.object(name));
+            return values.iter().try_for_each(|item| self.add(&item, depth + 1));
+        }
+        if let Some(names) = fields_of(object)? {
+            let class = object.get_type();
+            let kept = names.iter().map(|name| name.clone().unbind()).collect();
+            self.start(Kind::Fields, names.len(), Node::Fields(class.clone().unbind(), kept));
+            self.state.key.object(class.into_any());
+            names.iter().for_each(|name| self.state.key.object(name.clone()));
+            let part = |name: &Bound<'py, PyAny>| object.getattr(name.cast::<PyString>()?);
+            return names.iter().try_for_each(|name| self.add(&part(name)?, depth + 1));
+        }
+        self.start(Kind::Value, 0, Node::Value(object.clone().unbind()));
+        self.state.add_value(object)
+    }
+
+    /// Starts a tuple or a list, or a subclass of them.
+    fn start_items(&mut self, object: &Bound<'py, PyAny>, kind: Kind, count: usize, is_exact: bool) {
+        match kind {
+            Kind::List if is_exact => self.start(kind, count, Node::List(count)),
+            _ if is_exact => self.start(kind, count, Node::Tuple(count)),
+            _ => {
+                let class = object.get_type();
+                self.start(Kind::Named, count, Node::Named(class.clone().unbind(), count));
+                self.state.key.object(class.into_any());
+            }
+        }
+    }
 }
 
 fn lock(py: Python<'_>) -> MutexGuard<'_, Descriptions> {
     descriptions(py).lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn walk<'py>(
-    object: &Bound<'py, PyAny>,
-    depth: usize,
-    tensors: &mut Vec<Tensor>,
-    nodes: &mut Vec<Node>,
-    state: &mut State<'py>,
-) -> PyResult<()> {
-    let py = object.py();
-    if depth > MAX_DEPTH {
-        return Err(value_error(py, format!("a structure is nested in more than {MAX_DEPTH} levels")));
-    }
-    // A word starts each part of the key, so that parts of different kinds are never equal.
-    let mut start = |kind: &str, count: usize, nodes: &mut Vec<Node>, node: Node| {
-        nodes.push(node);
-        state.key.push(kind.into_pyobject(py)?.into_any());
-        state.key.push(count.into_pyobject(py)?.into_any());
-        Ok::<_, PyErr>(())
-    };
-    if let Ok(tensor) = object.cast::<PyTensor>() {
-        tensors.push(tensor.get().0.clone());
-        return start("tensor", 0, nodes, Node::Tensor);
-    }
-    if let Ok(tuple) = object.cast::<PyTuple>() {
-        let class = object.get_type();
-        if tuple.is_exact_instance_of::<PyTuple>() {
-            start("tuple", tuple.len(), nodes, Node::Tuple(tuple.len()))?;
-        } else {
-            start("named", tuple.len(), nodes, Node::Named(class.clone().unbind(), tuple.len()))?;
-            state.key.push(class.into_any());
-        }
-        return tuple.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
-    }
-    if let Ok(list) = object.cast::<PyList>() {
-        // A copy: what the list holds may change while its items are looked at.
-        let items = list.to_tuple();
-        if list.is_exact_instance_of::<PyList>() {
-            start("list", items.len(), nodes, Node::List(items.len()))?;
-        } else {
-            let class = object.get_type();
-            start("named", items.len(), nodes, Node::Named(class.clone().unbind(), items.len()))?;
-            state.key.push(class.into_any());
-        }
-        return items.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
-    }
-    if let Ok(dict) = object.cast::<PyDict>() {
-        let (names, values) = (dict.keys(), dict.values());
-        let kept = names.iter().map(Bound::unbind).collect();
-        if dict.is_exact_instance_of::<PyDict>() {
-            start("dict", names.len(), nodes, Node::Dict(kept))?;
-        } else {
-            let maker = empty_like(dict)?;
-            start("mapping", names.len(), nodes, Node::Mapping(maker.clone().unbind(), kept))?;
-            state.key.push(maker);
-        }
-        state.key.extend(names.iter());
-        return values.iter().try_for_each(|item| walk(&item, depth + 1, tensors, nodes, state));
-    }
-    if let Some(names) = fields_of(object)? {
-        let class = object.get_type();
-        let kept = names.iter().map(|name| name.clone().unbind()).collect();
-        start("fields", names.len(), nodes, Node::Fields(class.clone().unbind(), kept))?;
-        state.key.push(class.into_any());
-        state.key.extend(names.iter().cloned());
-        let part = |name: &Bound<'py, PyAny>| object.getattr(name.cast::<PyString>()?);
-        return names.iter().try_for_each(|name| walk(&part(name)?, depth + 1, tensors, nodes, state));
-    }
-    start("value", 0, nodes, Node::Value(object.clone().unbind()))?;
-    state.add_value(object)
 }
 
 /// What makes an empty dict like this one, of a subclass. Calls of it take no arguments.
@@ -304,7 +336,7 @@ pub fn unflatten<'py>(py: Python<'py>, tree: Tree) -> PyResult<Bound<'py, PyAny>
     let nodes = {
         let all = lock(py);
         let at = tree.description.checked_sub(all.first).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| all.nodes.get(at).cloned())
+        at.and_then(|at| all.known.get(at)).map(|description| description.nodes.clone())
     };
     let nodes = nodes.ok_or_else(|| {
         value_error(py, "a compiled function has returned too many different plain values; return tensors".into())
