@@ -8,6 +8,7 @@ dtype for run in PyTorch, between compiled parts; so does a call that opfuse ref
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import warnings
 import weakref
@@ -27,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 import opfuse
-from opfuse._opfuse import Compiled, Tensor, _from_capsule, _operator
+from opfuse._opfuse import Compiled, Tensor, _from_capsule, _from_exchange, _operator, _to_exchange
 
 aten = torch.ops.aten
 
@@ -44,20 +45,29 @@ _UNSPLIT = {"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::po
 _PLACES = ("device", "layout", "pin_memory", "non_blocking")
 
 
+# Versions of PyTorch before this interface take four times as long for a tensor.
+_EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+
 def _from_torch(tensor: torch.Tensor) -> Tensor:
     """A tensor over the same memory."""
-    if isinstance(tensor, FakeTensor):
+    if type(tensor) is not torch.Tensor and isinstance(tensor, FakeTensor):
         raise TypeError("opfuse.torch: a compiled graph was called with a fake tensor, which has no elements")
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise ValueError(f"opfuse.torch: tensors must be on the cpu, and this one is on {tensor.device}")
     if tensor.is_neg():
         # Its memory has the elements with the other sign.
         tensor = tensor.resolve_neg()
+    if _EXCHANGES:
+        return _from_exchange(tensor)
     return _from_capsule(torch._C._to_dlpack(tensor.detach()))
 
 
 def _to_torch(tensor: Tensor) -> torch.Tensor:
     """A tensor of PyTorch over the same memory."""
+    if _EXCHANGES:
+        made: torch.Tensor = _to_exchange(tensor, torch.Tensor)
+        return made
     return torch._C._from_dlpack(tensor.__dlpack__())
 
 
@@ -207,6 +217,7 @@ class Graph:
         nodes = [output.args[0]] if self._is_one else output.args[0]
         # What the graph passes on needs no call, and what is no node is a constant of the graph, such as `None`.
         self._results = [node if isinstance(node, torch.fx.Node) and node not in inputs else None for node in nodes]
+        self._has_results = any(node is not None for node in self._results)
         self._given = [inputs.get(node) if isinstance(node, torch.fx.Node) else None for node in nodes]
         self._is_random = any(
             isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
@@ -256,7 +267,7 @@ class Graph:
         return found.own
 
     def _computed(self, inputs: list[Any]) -> list[Any]:
-        if all(node is None for node in self._results):
+        if not self._has_results:
             return []
         if not self._is_random:
             return self.compiled(*inputs)
@@ -377,6 +388,7 @@ def _tell(
         warnings.warn(f"opfuse.torch: PyTorch runs what opfuse cannot: {names}", stacklevel=2)
 
 
+@functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """What PyTorch splits into other operators: all that it can split and opfuse does not have."""
     known = {**decomposition_table, **core_aten_decompositions()}

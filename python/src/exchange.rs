@@ -119,7 +119,15 @@ fn from_owned(capsule: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         let what = format!("__dlpack__ gave an object of type {class}, which is no unused capsule of DLPack");
         return Err(type_error(py, format!("from_dlpack: {what}")));
     };
-    Tensor::try_from(guarded(py, owned)?).map_err(|error| PyBufferError::new_err(error.to_string()))
+    adopted(py, owned)
+}
+
+/// A tensor over the memory of another library, which goes back to it with the GIL.
+///
+/// # Errors
+/// `BufferError` if there is no such tensor here.
+pub fn adopted(py: Python<'_>, capsule: Capsule) -> PyResult<Tensor> {
+    Tensor::try_from(guarded(py, capsule)?).map_err(|error| PyBufferError::new_err(error.to_string()))
 }
 
 /// A managed tensor that describes the same memory as another, and gives that back with the GIL.
@@ -184,21 +192,27 @@ unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
 
 /// A capsule of DLPack over the tensor's memory. Memory that is read-only is marked as such, which takes a version.
 pub fn exported<'py>(py: Python<'py>, tensor: &Tensor, is_versioned: bool) -> PyResult<Bound<'py, PyAny>> {
-    let is_read_only = tensor.array().storage().read_only().is_some();
-    let refused = |error: opfuse::Error| PyBufferError::new_err(error.to_string());
     let (pointer, name, free): (*mut c_void, &CStr, ffi::PyCapsule_Destructor) = if !is_versioned {
-        let capsule = Capsule::writable_legacy(tensor).map_err(refused)?;
+        let capsule = Capsule::writable_legacy(tensor).map_err(|error| PyBufferError::new_err(error.to_string()))?;
         let Ok(managed) = capsule.into_legacy() else { unreachable!("it was made without a version") };
         (managed.as_ptr().cast(), LEGACY, free_legacy)
     } else {
-        let capsule = if is_read_only { Capsule::shared(tensor) } else { Capsule::writable(tensor) };
-        let Ok(managed) = capsule.map_err(refused)?.into_versioned() else {
-            unreachable!("it was made with a version")
-        };
-        (managed.as_ptr().cast(), VERSIONED, free_versioned)
+        (given_away(tensor)?.as_ptr().cast(), VERSIONED, free_versioned)
     };
     // SAFETY: the pointer is not null, the name lives forever, and the destructor fits the name.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(free))) }
+}
+
+/// A managed tensor with a version over the tensor's memory. Whoever gets it calls its deleter, once.
+///
+/// # Errors
+/// `BufferError` if the memory cannot be shared.
+pub fn given_away(tensor: &Tensor) -> PyResult<NonNull<Versioned>> {
+    let is_read_only = tensor.array().storage().read_only().is_some();
+    let capsule = if is_read_only { Capsule::shared(tensor) } else { Capsule::writable(tensor) };
+    let capsule = capsule.map_err(|error| PyBufferError::new_err(error.to_string()))?;
+    let Ok(managed) = capsule.into_versioned() else { unreachable!("it was made with a version") };
+    Ok(managed)
 }
 
 /// A buffer of Python, which is given back with the object.

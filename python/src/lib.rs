@@ -2,7 +2,8 @@
 //!
 //! Files by subject:
 //! - what things are called: `names`; exceptions: `errors`;
-//! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`;
+//! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`,
+//!   `exchange_api`;
 //! - operators: `operators`, `values` for their arguments, and `entry` by which Python calls them;
 //! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`.
 //!
@@ -18,6 +19,7 @@ mod differentiated;
 mod entry;
 mod errors;
 mod exchange;
+mod exchange_api;
 mod files;
 mod gradients;
 mod indexing;
@@ -49,12 +51,15 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<operators::PyOperator>()?;
     let operators = PyModule::new(py, "opfuse.ops")?;
     entry::register(&operators, &py.get_type::<tensor::PyTensor>())?;
+    exchange_api::register(&py.get_type::<tensor::PyTensor>())?;
     module.add("ops", operators)?;
     for function in [
         wrap_pyfunction!(creation::tensor, module)?,
         wrap_pyfunction!(creation::asarray, module)?,
         wrap_pyfunction!(exchange::from_dlpack, module)?,
         wrap_pyfunction!(exchange::_from_capsule, module)?,
+        wrap_pyfunction!(exchange_api::_from_exchange, module)?,
+        wrap_pyfunction!(exchange_api::_to_exchange, module)?,
         wrap_pyfunction!(random::manual_seed, module)?,
         wrap_pyfunction!(random::default_generator, module)?,
         wrap_pyfunction!(gradients::is_grad_enabled, module)?,

@@ -1,11 +1,13 @@
 """Memory that is shared with other libraries."""
 
 import array
+import ctypes
 import gc
 import threading
 
 import opfuse
 import pytest
+from opfuse._opfuse import _from_exchange, _to_exchange
 
 numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
 
@@ -232,3 +234,116 @@ def test_numpy_scalars_and_operands():
     assert opfuse.tensor([numpy.int8(1), numpy.bool_(True)]).tolist() == [1, 1]
     with pytest.raises(TypeError, match="asarray"):
         opfuse.add(x, numpy.ones(2))
+
+
+class Description(ctypes.Structure):
+    """DLPack's `DLTensor`."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Managed(ctypes.Structure):
+    """DLPack's `DLManagedTensorVersioned`."""
+
+
+Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(Managed))
+Managed._fields_ = [
+    ("version", ctypes.c_uint32 * 2),
+    ("context", ctypes.c_void_p),
+    ("deleter", Deleter),
+    ("flags", ctypes.c_uint64),
+    ("tensor", Description),
+]
+SetError = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+Out = ctypes.POINTER(ctypes.POINTER(Managed))
+
+
+class Table(ctypes.Structure):
+    """DLPack's `DLPackExchangeAPI`."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Description), Out, ctypes.c_void_p, SetError)),
+        ("from_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, Out)),
+        ("to_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Managed), ctypes.POINTER(ctypes.c_void_p))),
+        ("describe", ctypes.c_void_p),
+        ("stream", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))),
+    ]
+
+
+def table():
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    capsule = opfuse.Tensor.__dlpack_c_exchange_api__
+    return Table.from_address(pointer(capsule, b"dlpack_exchange_api"))
+
+
+def test_the_c_exchange_interface_gives_and_takes():
+    api, out, stream = table(), ctypes.POINTER(Managed)(), ctypes.c_void_p(1)
+    assert list(api.version) == [1, 3] and not api.previous
+    assert api.stream(1, 0, ctypes.byref(stream)) == 0 and stream.value is None
+    x = opfuse.arange(6.0).reshape(2, 3).T
+    assert api.from_object(x, ctypes.byref(out)) == 0
+    given = out.contents.tensor
+    assert given.data == x.data_ptr() and given.shape[:2] == [3, 2] and given.strides[:2] == [1, 3]
+    assert (given.code, given.bits, given.lanes, list(given.device), out.contents.flags) == (2, 32, 1, [1, 0], 0)
+    made = ctypes.c_void_p()
+    assert api.to_object(out, ctypes.byref(made)) == 0
+    y = ctypes.cast(made, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(y))
+    y.add_(1)
+    assert y.stride() == x.stride() and x.tolist() == [[1, 4], [2, 5], [3, 6]]
+    read_only = opfuse.asarray(b"\1\2")
+    assert api.from_object(read_only, ctypes.byref(out)) == 0 and out.contents.flags == 1
+    out.contents.deleter(out)
+
+
+def test_the_c_exchange_interface_refuses():
+    api, out = table(), ctypes.POINTER(Managed)()
+    with pytest.raises(TypeError):
+        api.from_object(1, ctypes.byref(out))
+    with pytest.raises(BufferError, match="detach"):
+        api.from_object(opfuse.ones(2).requires_grad_(), ctypes.byref(out))
+    with pytest.raises(BufferError, match="no tensor"):
+        api.to_object(None, ctypes.byref(ctypes.c_void_p()))
+    with pytest.raises(AttributeError):
+        _from_exchange([1])
+    with pytest.raises(BufferError, match="detach"):
+        _to_exchange(opfuse.ones(2).requires_grad_(), opfuse.Tensor)
+    assert _to_exchange(_from_exchange(opfuse.ones(2)), opfuse.Tensor).tolist() == [1, 1]
+
+
+def test_the_c_exchange_interface_allocates():
+    api, out, said = table(), ctypes.POINTER(Managed)(), []
+    set_error = SetError(lambda _, kind, text: said.append((kind, text)))
+    sizes = (ctypes.c_int64 * 2)(2, 3)
+    prototype = Description(device=(1, 0), ndim=2, code=2, bits=64, lanes=1, shape=sizes)
+    assert api.allocate(ctypes.byref(prototype), ctypes.byref(out), None, set_error) == 0 and not said
+    new = out.contents.tensor
+    assert new.bits == 64 and new.shape[:2] == [2, 3] and new.strides[:2] == [3, 1]
+    assert ctypes.cast(new.data, ctypes.POINTER(ctypes.c_double))[:6] == [0.0] * 6
+    out.contents.deleter(out)
+    for change, text in [
+        ({"code": 5}, b"class 5"),
+        ({"device": (2, 0)}, b"not the cpu"),
+        ({"ndim": -1}, b"dims"),
+        ({"shape": (ctypes.c_int64 * 2)(2, -3)}, b"negative"),
+        ({"shape": (ctypes.c_int64 * 2)(2**40, 2**40)}, b"too many elements"),
+    ]:
+        for name, value in change.items():
+            refused = Description.from_buffer_copy(prototype)
+            setattr(refused, name, value)
+        assert api.allocate(ctypes.byref(refused), ctypes.byref(out), None, set_error) == -1
+        kind, found = said.pop()
+        assert kind == b"BufferError" and text in found and not said

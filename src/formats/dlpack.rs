@@ -192,6 +192,22 @@ impl Capsule {
         Ok(Capsule(Managed::Legacy(managed.into())))
     }
 
+    /// A new tensor of zeros for another library to write, with a version. It has the dtype and the sizes of
+    /// `prototype`, whose memory and strides are not looked at.
+    ///
+    /// # Errors
+    /// If the device is not the CPU, the dtype is none of opfuse, the sizes are impossible, or memory is missing.
+    ///
+    /// # Safety
+    ///
+    /// `prototype` points to as many sizes as it says.
+    pub unsafe fn allocated(prototype: &Description) -> Result<Capsule> {
+        let dtype = checked_dtype(prototype)?;
+        let row_major = Description { strides: null_mut(), ..*prototype };
+        let place = Place::of(&row_major, dtype)?;
+        Capsule::writable(&Tensor::zeros(&place.layout.sizes, dtype)?)
+    }
+
     /// The pointer to a managed tensor with a version. Whoever gets it calls its deleter, once.
     ///
     /// # Errors
@@ -314,12 +330,8 @@ impl TryFrom<Capsule> for Tensor {
                 &managed.tensor
             }
         };
-        if ![CPU, CUDA_HOST].contains(&tensor.device[0]) {
-            let what = format!("device kind {} of DLPack is not the cpu", tensor.device[0]);
-            return Err(refuse(format!("{what}; copy the tensor to the cpu before it is given")));
-        }
-        let dtype = dtype_of(tensor).map_err(refuse)?;
-        let place = Place::of(tensor, dtype).map_err(refuse)?;
+        let dtype = checked_dtype(tensor)?;
+        let place = Place::of(tensor, dtype)?;
         if place.layout.sizes.contains(&0) {
             return adopt(
                 "from_dlpack",
@@ -352,11 +364,12 @@ struct Place {
 }
 
 impl Place {
-    fn of(tensor: &Description, dtype: DType) -> Result<Place, String> {
+    fn of(tensor: &Description, dtype: DType) -> Result<Place> {
+        let refuse = |what: String| Error::argument("from_dlpack", what);
         let n = usize::try_from(tensor.ndim).ok().filter(|&n| n <= MAX_DIMS);
-        let n = n.ok_or_else(|| format!("{} dims are none, or more than {MAX_DIMS}", tensor.ndim))?;
+        let n = n.ok_or_else(|| refuse(format!("{} dims are none, or more than {MAX_DIMS}", tensor.ndim)))?;
         if n > 0 && tensor.shape.is_null() {
-            return Err("there are no sizes".into());
+            return Err(refuse("there are no sizes".into()));
         }
         let numbers = |from: *mut i64| match n {
             0 => &[][..],
@@ -365,10 +378,10 @@ impl Place {
         };
         let sizes = numbers(tensor.shape);
         let sizes: Option<Sizes> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
-        let sizes = sizes.ok_or_else(|| format!("sizes {:?} are negative", numbers(tensor.shape)))?;
-        checked_numel("from_dlpack", &sizes, dtype.size()).map_err(|error| error.to_string())?;
+        let sizes = sizes.ok_or_else(|| refuse(format!("sizes {:?} are negative", numbers(tensor.shape))))?;
+        checked_numel("from_dlpack", &sizes, dtype.size())?;
         let row_major = Layout::contiguous(&sizes);
-        let far = || format!("sizes {sizes:?} and their strides reach further than memory does");
+        let far = || refuse(format!("sizes {sizes:?} and their strides reach further than memory does"));
         let mut strides = Vec::with_capacity(n);
         for dim in 0..n {
             let given =
@@ -417,6 +430,16 @@ fn forward(memory: &Foreign, dtype: DType, layout: &Layout, strides: &[isize]) -
         out.extend_from_slice(&bytes[at..at + width]);
     }
     Tensor::from_bytes(&out, dtype, &layout.sizes)
+}
+
+/// The dtype of a tensor on the CPU.
+fn checked_dtype(tensor: &Description) -> Result<DType> {
+    let refuse = |what: String| Error::argument("from_dlpack", what);
+    if ![CPU, CUDA_HOST].contains(&tensor.device[0]) {
+        let what = format!("device kind {} of DLPack is not the cpu", tensor.device[0]);
+        return Err(refuse(format!("{what}; copy the tensor to the cpu before it is given")));
+    }
+    dtype_of(tensor).map_err(refuse)
 }
 
 /// Code and bits of a dtype.
