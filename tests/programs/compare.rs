@@ -14,6 +14,7 @@ use opfuse::device::pool;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::fusion::{Options, Order};
 use opfuse::{Device, Error, Generator, Result, Tensor, TensorStruct, manual_seed};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -454,8 +455,16 @@ fn look(facts: &mut Vec<Fact>, place: &str, tensor: &Tensor) {
     push("strides of one", format!("{:?}", tensor.strides()));
 }
 
+/// The elements of a tensor that has no more than these are listed, and those of larger ones are hashed.
+const LISTED: usize = 4096;
+
 fn shown(bits: Result<Vec<u64>>) -> String {
     match bits {
+        Ok(bits) if bits.len() > LISTED => {
+            let mut hasher = DefaultHasher::new();
+            bits.hash(&mut hasher);
+            format!("{} elements of the hash {:x}", bits.len(), hasher.finish())
+        }
         Ok(bits) => bits.iter().map(|bits| format!("{bits:x}")).collect::<Vec<_>>().join(" "),
         Err(error) => format!("error: {error}"),
     }
