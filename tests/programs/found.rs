@@ -456,3 +456,36 @@ fn a_derivative_that_saves_nothing_runs_twice() {
     }
     check(captured, inputs, 3, &PLAIN, function);
 }
+
+#[test]
+fn a_leaf_that_a_function_is_given_and_captures_is_one_tensor() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[call as f32], &[1])?);
+        let given = leaf(over(&made.memories[0], &[1], &[1], 0)?)?;
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn by_the_captured(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let t0 = x[0].full_like(Scalar::Int(0))?;
+        let inner = |p: &[Tensor]| -> Result<Vec<Tensor>> {
+            t0.set_requires_grad(true)?;
+            Ok(vec![p[0].add(Scalar::Float(-0.0))?, p[1].mul(2.0)?])
+        };
+        compile(inner).call(&[t0.clone(), t0.clone()][..])
+    }
+    fn by_the_given(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let t0 = x[0].full_like(Scalar::Int(0))?;
+        let inner = |p: &[Tensor]| -> Result<Vec<Tensor>> {
+            p[0].set_requires_grad(true)?;
+            Ok(vec![t0.add(1)?, p[1].mul(2.0)?])
+        };
+        compile(inner).call(&[t0.clone(), t0.clone()][..])
+    }
+    for function in [by_the_captured, by_the_given] {
+        check(captured, inputs, 2, &Settings { after: After::Nothing, ..PLAIN }, function);
+    }
+}

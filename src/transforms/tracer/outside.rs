@@ -234,25 +234,36 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
         });
         return Ok(());
     }
-    let original = with_recording(|recording| {
-        let Some(index) = recording.given(tensor) else {
-            if let (false, Some(of)) = (recording.is_deferred(), recording.outside(tensor)) {
-                recording.give_up(NotCaptured::RequiresGradChanged { tensor: of.to_string().into() });
-                recording.requirements.push((tensor.clone(), !requires_grad));
+    let handles = with_recording(|recording| {
+        let original = match recording.given(tensor) {
+            Some(index) => {
+                recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
+                recording.given[index].original.clone()
             }
-            // Later calls are recorded for gradients.
-            recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
-            return None;
+            None => {
+                if let (false, Some(of)) = (recording.is_deferred(), recording.outside(tensor)) {
+                    recording.give_up(NotCaptured::RequiresGradChanged { tensor: of.to_string().into() });
+                    recording.requirements.push((tensor.clone(), !requires_grad));
+                }
+                // Later calls are recorded for gradients.
+                recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
+                tensor.clone()
+            }
         };
-        recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
-        recording.is_deferred().then(|| recording.given[index].original.clone())
+        let is_handle = |given: &&Given| recording.is_deferred() && given.original.id() == original.id();
+        let handles: Vec<Tensor> = recording.given.iter().filter(is_handle).map(|given| given.handle.clone()).collect();
+        (!handles.is_empty()).then_some((original, handles))
     });
-    // In a deferred recording it takes effect: gradients flow through the handle to the caller's tensor.
-    let Some(original) = original.flatten() else { return Ok(()) };
+    // In a deferred recording it takes effect: gradients flow through the handles to the caller's tensor, which the
+    // function may reach by both.
+    let Some((original, handles)) = handles.flatten() else { return Ok(()) };
     let _outside = exclude(DispatchKey::Tracer);
     original.autograd_or_new().set_requires_grad(requires_grad);
-    if let Some(edge) = gradient_edge(&original)? {
-        tensor.set_edge(edge);
+    for handle in handles {
+        match gradient_edge(&original)? {
+            Some(edge) => handle.set_edge(edge),
+            None => handle.autograd_or_new().set_requires_grad(requires_grad),
+        }
     }
     Ok(())
 }
