@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Builds the Python package, installs it into a virtual environment, and runs its tests and mypy.
 #
-#   scripts/python.sh [--prepare|--debug|--memcheck] [FOLDER]
+#   scripts/python.sh [--prepare|--wheel|--debug|--memcheck] [FOLDER]
 #
 # FOLDER is a virtual environment, made if it is not there. Without it, it is in the cache folder of the user, outside
 # the repository. OPFUSE_PYTHON names the interpreter that makes it. OPFUSE_PYTHON_TORCH=1 installs PyTorch too; without
 # it, tests that need it say that they were skipped.
 #
 #   --prepare     makes the environment, installs the tools that the rest needs, and stops
+#   --wheel       builds the wheel to publish, which is smaller and takes twice the time, leaves it in target/wheels,
+#                 and runs the tests with it
 #   --debug       builds with assertions and checks of overflow, which takes minutes longer, and runs the tests
 #   --memcheck    runs tests under valgrind, whose errors in code of this library fail them; 20 minutes
 set -euo pipefail
@@ -15,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 mode=test
 case "${1:-}" in
---prepare | --debug | --memcheck)
+--prepare | --wheel | --debug | --memcheck)
     mode=${1#--}
     shift
     ;;
@@ -47,8 +49,17 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 profile=(--release)
 if [ "$mode" = debug ]; then profile=(); fi
+if [ "$mode" = wheel ]; then
+    profile=(--profile wheel)
+    install zopfli
+fi
 "$python" -m maturin build --quiet "${profile[@]}" --manifest-path python/Cargo.toml \
     --interpreter "$python" --compression-level 9 --out "$work"
+if [ "$mode" = wheel ]; then
+    mkdir -p target/wheels
+    "$python" scripts/repack_wheel.py "$work"/*.whl target/wheels
+    cp target/wheels/"$(cd "$work" && ls)" "$work"
+fi
 ls -l "$work" | awk 'NR > 1 { printf "%s has %.2f MB; 8 MB are the aim\n", $NF, $5 / 1e6 }'
 install --force-reinstall --no-deps "$work"/*.whl
 

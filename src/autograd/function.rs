@@ -198,7 +198,7 @@ impl Backward for FunctionBackward {
         saved.iter().flatten().for_each(|saved| each(saved.value()));
     }
 
-    fn check_saved(&self, node: &Arc<Node>) -> Result<()> {
+    fn check_backward(&self, node: &Arc<Node>) -> Result<()> {
         self.with_saved(|saved| saved.iter().try_for_each(|saved| saved.check(node)))
     }
 

@@ -43,11 +43,12 @@ pub(crate) trait Backward: Send + Sync {
     /// Calls `each` with every saved value.
     fn each_saved(&self, _each: &mut dyn FnMut(&Tensor)) {}
 
-    /// Checks that the saved values are there, and were not written to since.
+    /// Checks that a backward pass can run: that there is a formula, and that the saved values are there and were not
+    /// written to since.
     ///
     /// # Errors
     /// The error of a backward pass through `node`, whose formula this is.
-    fn check_saved(&self, _node: &Arc<Node>) -> Result<()> {
+    fn check_backward(&self, _node: &Arc<Node>) -> Result<()> {
         Ok(())
     }
 

@@ -99,7 +99,7 @@ impl Backward for RowBackward {
         saved.iter().flatten().flatten().for_each(|saved| each(saved.value()));
     }
 
-    fn check_saved(&self, node: &Arc<Node>) -> Result<()> {
+    fn check_backward(&self, node: &Arc<Node>) -> Result<()> {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
         saved.iter().flatten().try_for_each(|saved| saved.check(node))

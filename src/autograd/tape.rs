@@ -152,7 +152,7 @@ impl Tape {
             if tape.operand(&edge).is_some() || !seen.insert(Arc::as_ptr(&edge.node).addr()) || edge.node.is_leaf() {
                 continue;
             }
-            edge.node.function.check_saved(&edge.node)?;
+            edge.node.function.check_backward(&edge.node)?;
             is_copyable &= edge.node.function.is_copyable();
             tape.is_linear &= edge.node.function.is_linear() && edge.node.hooks().is_empty();
             waiting.extend(edge.node.next.iter().flatten().cloned());

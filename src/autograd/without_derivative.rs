@@ -14,6 +14,7 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The kernel of all operators that have none for their Autograd key.
 ///
@@ -61,9 +62,19 @@ impl Backward for WithoutDerivative {
         format!("{} (without derivative)", self.0)
     }
 
+    fn check_backward(&self, _node: &Arc<Node>) -> Result<()> {
+        Err(self.error())
+    }
+
     fn apply(&self, _gradients: Vec<Option<Tensor>>, _call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        Err(self.error())
+    }
+}
+
+impl WithoutDerivative {
+    fn error(&self) -> Error {
         let what = "it has no derivative, and a gradient of its result is wanted; register a kernel for \
                     DispatchKey::Autograd, make it a composite of operators that have one, or detach its operands";
-        Err(Error::NotImplemented { op: self.0.clone(), what: what.into() })
+        Error::NotImplemented { op: self.0.clone(), what: what.into() }
     }
 }

@@ -115,6 +115,20 @@ fn operators_without_a_derivative_say_so() -> Result<()> {
         assert_eq!(found.to_string(), expected.to_string());
         assert!(found.to_string().contains("it has no derivative"), "{found}");
     }
+    // A gradient that would end before it reaches an input passes the call, too.
+    let ended = |x: &Tensor| {
+        let y = x.add(1.0)?;
+        y.zero_()?;
+        one("opaque_without::cube", &y)?.mul(2.0)
+    };
+    let compiled = compile(ended);
+    for _ in 0..3 {
+        let [found, expected] = [compiled.call(&leaf()?)?, ended(&leaf()?)?];
+        assert_eq!(bits(&found)?, bits(&expected)?);
+        let [found, expected] =
+            [found, expected].map(|y| y.sum_all().and_then(|y| y.backward()).expect_err("it has none"));
+        assert_eq!(found.to_string(), expected.to_string());
+    }
     // Where no gradient passes the call, it is part of the program.
     let beside = |x: &Tensor| one("opaque_without::cube", &x.detach()?)?.mul(x);
     same_gradients(beside, 1)

@@ -1,5 +1,6 @@
 //! What programs call: the interpreter and printed programs share it.
 
+use super::own::own;
 use opfuse::autograd::{GradOptions, enable_grad, grad, inference_mode, no_grad};
 use opfuse::dispatch::modes::{CallCounter, push_mode};
 use opfuse::dispatch::{Array, Dispatcher, Stack, Value};
@@ -11,6 +12,9 @@ use std::sync::Arc;
 
 /// Calls an operator by its full name; the tensors among its results, lists flattened.
 pub(crate) fn call(name: &str, arguments: Vec<Value>) -> Result<Vec<Tensor>> {
+    if name.starts_with("programs::") {
+        own();
+    }
     let mut stack: Stack = arguments.into_iter().collect();
     Dispatcher::global().lookup(name)?.call_boxed(&mut stack)?;
     let mut out = Vec::new();

@@ -8,6 +8,7 @@ use super::interpret::{Frame, Guards};
 
 use super::methods::{Int, METHODS};
 use super::operators::{Choice, draws, operators};
+use super::own::own;
 use super::program::{After, Arg, Block, Case, Guard, Reading, Settings, Statement, Tensors, Var, Wrapper};
 use super::random::Random;
 use opfuse::{DType, Scalar, Tensor};
@@ -20,6 +21,8 @@ const MOST_ELEMENTS: usize = 2000;
 /// Beside large inputs these are.
 const MOST_OF_LARGE: usize = 100_000;
 const MOST_RESULTS: usize = 4;
+/// Calls of operators from outside, in percent.
+const OWN: usize = 4;
 
 /// What a program may contain.
 struct Features {
@@ -406,7 +409,7 @@ impl Writer {
     }
 
     fn call(&mut self, choice: &Choice<'_>) -> Option<Statement> {
-        let all = operators();
+        let all = if self.random.percent(OWN) { own() } else { operators() };
         let operator = &all[self.random.below(all.len())];
         let name = operator.name().to_string();
         if draws(&name) && !self.features.draws {

@@ -22,6 +22,7 @@ mod interpret;
 mod known;
 mod methods;
 mod operators;
+mod own;
 #[path = "../common/panics.rs"]
 mod panics;
 mod print;
