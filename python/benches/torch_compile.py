@@ -309,7 +309,7 @@ def page(state: dict[str, Any]) -> str:
     steady, firsts = state["steady"], state["first"]
     good = {key: found for key, found in steady.items() if "least" in found}
     lines = ["# Models under torch.compile", ""]
-    lines += [f"Made by `{state['command']}`, {state['day']} on {state['machine']}.", ""]
+    lines += [f"Made by `{state['command']}`", f"on {state['day']}, {state['machine']}.", ""]
     lines += [f"Libraries: {state['libraries']}.", ""]
     lines += [
         "Models have the architectures of transformers in small random configurations; `bert-base` has four layers of",

@@ -1,6 +1,6 @@
 #![allow(unsafe_code, reason = "calls and gives away functions by DLPack's C structures")]
-//! DLPack's C exchange interface, `__dlpack_c_exchange_api__`: tensors go to and from other libraries by functions of C,
-//! which takes a tenth of the time of `__dlpack__`.
+//! DLPack's C exchange interface, `__dlpack_c_exchange_api__`: tensors go to and from other libraries by functions of
+//! C, without capsules and calls of Python.
 //!
 //! A class of tensors has a table of such functions. Ours is [`OWN`]; those of other libraries are called by
 //! [`_from_exchange`] and [`_to_exchange`]. The GIL is held in all of them.
@@ -154,7 +154,8 @@ fn table_of<'a>(class: &'a Bound<'_, PyType>) -> PyResult<&'a Table> {
 #[pyfunction]
 pub fn _from_exchange(object: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
     let (py, class) = (object.py(), object.get_type());
-    let call = table_of(&class)?.from_object.ok_or_else(|| PyBufferError::new_err("the table has no from_py_object"))?;
+    let call =
+        table_of(&class)?.from_object.ok_or_else(|| PyBufferError::new_err("the table has no from_py_object"))?;
     let mut managed = ptr::null_mut();
     // SAFETY: the function is called as DLPack says: with an object of its class, a place for the result and the GIL.
     let status = unsafe { call(object.as_ptr().cast(), &mut managed) };

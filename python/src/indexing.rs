@@ -65,7 +65,7 @@ fn parse(tensor: &Tensor, subscript: &Bound<'_, PyAny>) -> PyResult<Subscript> {
 
 /// The index tensor that an item stands for: a tensor with dims or of truth, an array, a list, or `True` and `False`.
 fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
-    // What most subscripts are. They lack the attributes asked for below, and to find that out takes longer than a view.
+    // What most subscripts are. They lack the attributes asked for below, and finding that takes longer than a view.
     if item.is_instance_of::<PySlice>() || item.is_exact_instance_of::<PyInt>() || item.is_none() {
         return Ok(None);
     }
