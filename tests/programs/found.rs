@@ -489,3 +489,45 @@ fn a_leaf_that_a_function_is_given_and_captures_is_one_tensor() {
         check(captured, inputs, 2, &Settings { after: After::Nothing, ..PLAIN }, function);
     }
 }
+
+#[test]
+fn a_tensor_that_is_given_and_captured_is_read_after_writes_by_both_names() {
+    fn captured() -> Result<Made> {
+        let mut made = Made::default();
+        made.memories.push(Tensor::from_slice(&[1.5f32], &[1])?);
+        let given = over(&made.memories[0], &[1], &[1], 0)?;
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn inputs(_call: usize, w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.tensors.push(w[0].clone());
+        Ok(made)
+    }
+    fn plain(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        w[0].mul_(-0.0)?;
+        x[0].add_(1)?;
+        Ok(vec![w[0].exp()?])
+    }
+    fn through_data(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        w[0].mul_(-0.0)?;
+        x[0].add_(1)?;
+        let _data = w[0].data();
+        Ok(vec![w[0].exp()?])
+    }
+    fn through_detach(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        w[0].mul_(-0.0)?;
+        x[0].add_(1)?;
+        let _data = w[0].detach()?;
+        Ok(vec![w[0].exp()?])
+    }
+    fn of_data(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        w[0].mul_(-0.0)?;
+        x[0].add_(1)?;
+        let data = w[0].data();
+        Ok(vec![data.add(1)?])
+    }
+    for function in [plain, through_data, through_detach, of_data] {
+        check(captured, inputs, 3, &Settings { after: After::Nothing, ..PLAIN }, function);
+    }
+}

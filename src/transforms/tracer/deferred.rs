@@ -366,17 +366,24 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
         meets_gradients();
         return Ok(Some(NotCaptured::RecordedForGradients { op: op() }));
     }
-    let asked = with_recording(|recording| {
-        let refused = target.and_then(|target| recording.refuses_write(operator, target, tensors));
-        (refused, tensors.iter().any(|tensor| recording.must_run_before(tensor)))
-    });
-    match asked {
-        Some((Some(why), _)) => Ok(Some(why)),
-        Some((None, true)) => {
-            flush(Some(NotCaptured::WrittenThroughAlias.into()))?;
-            Ok(None)
-        }
-        Some((None, false)) | None => Ok(None),
+    let refused =
+        with_recording(|recording| target.and_then(|target| recording.refuses_write(operator, target, tensors)));
+    match refused.flatten() {
+        Some(why) => Ok(Some(why)),
+        None => run_writes_to(tensors).map(|()| None),
+    }
+}
+
+/// Runs the calls that were recorded so far, if they write to one of these tensors through one that is not known to
+/// share its memory.
+///
+/// # Errors
+/// If a call fails.
+pub(super) fn run_writes_to(tensors: &[Tensor]) -> Result<()> {
+    let must_run = with_recording(|recording| tensors.iter().any(|tensor| recording.must_run_before(tensor)));
+    match must_run {
+        Some(true) => flush(Some(NotCaptured::WrittenThroughAlias.into())),
+        Some(false) | None => Ok(()),
     }
 }
 

@@ -251,12 +251,18 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
 
 /// Records an alias without history that has its own version. What cannot be recorded breaks the trace.
 pub(crate) fn on_data(tensor: &Tensor, data: &Tensor) {
-    if is_tracing() {
-        with_recording(|recording| {
+    if !is_tracing() {
+        return;
+    }
+    // An error is that of the function, too, in the end.
+    let has_run = if is_deferred() { deferred::run_writes_to(std::slice::from_ref(tensor)) } else { Ok(()) };
+    with_recording(|recording| match has_run {
+        Ok(()) => {
             recording.note_alias(tensor, data);
             recording.note_own_version(data);
-        });
-    }
+        }
+        Err(error) => recording.give_up(Reason::of_error(error)),
+    });
 }
 
 /// Records a new handle of a tensor. A deferred recording has run by then.
