@@ -289,6 +289,11 @@ impl Case {
 }
 
 impl Statement {
+    /// Whether it calls an operator with such a name.
+    pub(crate) fn calls(&self, part: &str) -> bool {
+        matches!(self, Statement::Call { name, .. } if name.contains(part))
+    }
+
     /// The blocks inside.
     pub(crate) fn blocks(&self) -> Vec<&Block> {
         match self {
