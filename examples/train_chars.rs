@@ -14,6 +14,9 @@ mod bits;
 mod chars;
 #[path = "kit/chart.rs"]
 mod chart;
+#[cfg(test)]
+#[path = "kit/resumes.rs"]
+mod resumes;
 
 use chars::{Transformer, Windows};
 use indicatif::ProgressBar;
@@ -95,5 +98,5 @@ fn main() -> Result<()> {
 #[cfg(test)]
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
-    bits::assert_resumes("chars", 6, |path, saved| train(path, 12, saved))
+    resumes::assert_resumes("chars", 6, |path, saved| train(path, 12, saved))
 }

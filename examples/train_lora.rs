@@ -14,6 +14,9 @@ mod bits;
 mod chars;
 #[path = "kit/chart.rs"]
 mod chart;
+#[cfg(test)]
+#[path = "kit/resumes.rs"]
+mod resumes;
 
 use chars::{Block, Transformer, Windows};
 use opfuse::data::Loader;
@@ -181,5 +184,5 @@ fn main() -> Result<()> {
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
     let base = frozen(4)?;
-    bits::assert_resumes("lora", 4, |path, saved| adapt(&base, path, (8, saved)))
+    resumes::assert_resumes("lora", 4, |path, saved| adapt(&base, path, (8, saved)))
 }

@@ -15,6 +15,9 @@ mod bits;
 mod chart;
 #[path = "kit/digits.rs"]
 mod digits;
+#[cfg(test)]
+#[path = "kit/resumes.rs"]
+mod resumes;
 
 use opfuse::data::Loader;
 use opfuse::nn::*;
@@ -133,5 +136,5 @@ fn main() -> Result<()> {
 #[cfg(test)]
 #[test]
 fn a_resumed_run_has_the_same_bits() -> Result<()> {
-    bits::assert_resumes("vae", 1, |path, saved| train(path, 2, saved))
+    resumes::assert_resumes("vae", 1, |path, saved| train(path, 2, saved))
 }
