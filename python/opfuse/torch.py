@@ -45,7 +45,7 @@ _UNSPLIT = {"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::po
 _PLACES = ("device", "layout", "pin_memory", "non_blocking")
 
 
-# Versions of PyTorch before this interface take four times as long for a tensor.
+# Older versions of PyTorch give and take capsules alone.
 _EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 

@@ -89,9 +89,14 @@ impl<'py> Key<'py> {
 
     /// Adds an object that is compared by its type and its value.
     pub fn typed(&mut self, object: &Bound<'py, PyAny>) {
+        self.valued(object, object.clone());
+    }
+
+    /// Adds an object that is compared by its type and by another object that stands for its value.
+    pub fn valued(&mut self, object: &Bound<'py, PyAny>, value: Bound<'py, PyAny>) {
         self.word(Kind::Object, 0);
         self.objects.push(object.get_type().into_any());
-        self.objects.push(object.clone());
+        self.objects.push(value);
     }
 
     /// Bytes of words so far, and objects.

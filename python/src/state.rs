@@ -46,21 +46,16 @@ impl<'py> State<'py> {
         self.look(function, 0)
     }
 
-    /// Adds what is seen of a plain value: the value itself, and the attributes of an object.
+    /// Adds what is seen of a plain value that is no number: the value itself, and the attributes of an object.
     pub fn add_value(&mut self, object: &Bound<'py, PyAny>) -> PyResult<()> {
         let py = object.py();
-        if self.key.number(object) {
-            return Ok(());
-        }
         if object.is_exact_instance_of::<PyString>() {
             self.key.typed(object);
             return Ok(());
         }
         if let Ok(set) = object.cast::<PySet>() {
             let frozen = py.import("builtins")?.getattr(intern!(py, "frozenset"))?.call1((set,))?;
-            self.key.word(Kind::Object, 1);
-            self.key.object(object.get_type().into_any());
-            self.key.object(frozen);
+            self.key.valued(object, frozen);
             return Ok(());
         }
         if attributes(object).is_none() {

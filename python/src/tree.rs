@@ -245,19 +245,24 @@ impl<'py> Walk<'py> {
             self.start(Kind::Tensor, 0, Node::Tensor);
             return Ok(());
         }
-        let is_number = self.state.key.number(object);
-        if is_number {
+        if self.state.key.number(object) {
             self.nodes.push(Node::Value(object.clone().unbind()));
             return Ok(());
         }
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            self.start_items(object, Kind::Tuple, tuple.len(), tuple.is_exact_instance_of::<PyTuple>());
+            match tuple.is_exact_instance_of::<PyTuple>() {
+                true => self.start(Kind::Tuple, tuple.len(), Node::Tuple(tuple.len())),
+                false => self.start_named(object, tuple.len()),
+            }
             return tuple.iter().try_for_each(|item| self.add(&item, depth + 1));
         }
         if let Ok(list) = object.cast::<PyList>() {
             // A copy: what the list holds may change while its items are looked at.
             let items = list.to_tuple();
-            self.start_items(object, Kind::List, items.len(), list.is_exact_instance_of::<PyList>());
+            match list.is_exact_instance_of::<PyList>() {
+                true => self.start(Kind::List, items.len(), Node::List(items.len())),
+                false => self.start_named(object, items.len()),
+            }
             return items.iter().try_for_each(|item| self.add(&item, depth + 1));
         }
         if let Ok(dict) = object.cast::<PyDict>() {
@@ -286,17 +291,11 @@ impl<'py> Walk<'py> {
         self.state.add_value(object)
     }
 
-    /// Starts a tuple or a list, or a subclass of them.
-    fn start_items(&mut self, object: &Bound<'py, PyAny>, kind: Kind, count: usize, is_exact: bool) {
-        match kind {
-            Kind::List if is_exact => self.start(kind, count, Node::List(count)),
-            _ if is_exact => self.start(kind, count, Node::Tuple(count)),
-            _ => {
-                let class = object.get_type();
-                self.start(Kind::Named, count, Node::Named(class.clone().unbind(), count));
-                self.state.key.object(class.into_any());
-            }
-        }
+    /// Starts an object of a subclass of tuples or lists.
+    fn start_named(&mut self, object: &Bound<'py, PyAny>, count: usize) {
+        let class = object.get_type();
+        self.start(Kind::Named, count, Node::Named(class.clone().unbind(), count));
+        self.state.key.object(class.into_any());
     }
 }
 
