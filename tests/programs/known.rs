@@ -35,18 +35,21 @@ pub(crate) const KNOWN: &[Known] = &[
     },
     Known {
         name: "a result that saves nothing beside one that does: its second backward pass is refused",
-        matches: |_, found| {
+        matches: |case, found| {
             let is_second = found.compiled.contains("backward through the graph a second time");
-            found.kind == "outcome" && found.place == "backward" && found.eager == "none" && is_second
+            found.kind == "outcome"
+                && found.place == "backward"
+                && found.eager == "none"
+                && is_second
+                && case.body.statements.iter().any(Statement::is_custom)
         },
     },
     Known {
         name: "the gradient of a captured leaf with overlapping elements, by a function's own derivative: its strides",
         matches: |case, found| {
-            let is_custom = |statement: &Statement| matches!(statement, Statement::Custom { .. });
             found.kind == "strides"
                 && found.place.starts_with("gradient of leaf of captured")
-                && case.body.statements.iter().any(is_custom)
+                && case.body.statements.iter().any(Statement::is_custom)
         },
     },
 ];

@@ -294,6 +294,11 @@ impl Statement {
         matches!(self, Statement::Call { name, .. } if name.contains(part))
     }
 
+    /// Whether it calls a function with a derivative of its own.
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self, Statement::Custom { .. })
+    }
+
     /// The blocks inside.
     pub(crate) fn blocks(&self) -> Vec<&Block> {
         match self {
