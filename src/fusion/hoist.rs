@@ -143,9 +143,9 @@ fn roots(region: &Region, loops: &SideTable<ValueId, u64>, mask: u64) -> Vec<Val
         if let Value::Body(node, _) = region.values[value]
             && loops[value] == mask
             && !roots.contains(&value)
-            && region.outputs.iter().all(|(written, _)| *written != value)
+            && region.outputs.iter().all(|(_, walk)| walk.node != node)
         {
-            // A node that is computed at two maps has only one place in memory.
+            // A node that is computed at two maps has only one place in memory, and an output has its own.
             let is_same = |&other: &ValueId| matches!(region.values[other], Value::Body(root, _) if root == node);
             if !roots.iter().any(is_same) {
                 roots.push(value);
