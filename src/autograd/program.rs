@@ -66,8 +66,8 @@ struct ProgramBackward {
 /// What a program saved.
 ///
 /// A backward pass frees what the recorded calls have saved that it runs through, and nothing else. So the tensors are
-/// dropped when there is no such call left. A derivative of a user may read captured tensors without saving any, and
-/// run again, so these stay.
+/// dropped when a gradient of each result would run through a freed call. A derivative of a user may read captured
+/// tensors without saving any, and run again, so these stay.
 struct SavedTensors {
     /// The operands that the tape needs.
     read: Vec<Option<Saved>>,
@@ -253,7 +253,7 @@ impl Backward for ProgramBackward {
         let SavedTensors { passed, freed, .. } = &mut *saved;
         freed.add(passed);
         match self.program.tape() {
-            Some(tape) if freed.has_all(tape.saving()) => saved.drop_all(|at| self.program.lasts(at)),
+            Some(tape) if tape.is_spent(freed) => saved.drop_all(|at| self.program.lasts(at)),
             Some(_) => {}
             None => saved.drop_all(|_| false),
         }

@@ -25,8 +25,6 @@ pub(crate) struct Tape {
     saved: Vec<Tensor>,
     /// The calls that save tensors and that a gradient of each result runs through.
     saving_behind: Vec<CallSet>,
-    /// All calls that save tensors.
-    saving: CallSet,
     /// Whether the gradients of the operands are linear in those of the results.
     is_linear: bool,
 }
@@ -58,12 +56,6 @@ impl CallSet {
     /// Whether some call is in both.
     pub(super) fn meets(&self, other: &CallSet) -> bool {
         self.0.iter().zip(&other.0).any(|(bits, more)| bits & more != 0)
-    }
-
-    /// Whether all calls of another set are in it.
-    pub(super) fn has_all(&self, other: &CallSet) -> bool {
-        let bits = |at: usize| self.0.get(at).copied().unwrap_or(0);
-        other.0.iter().enumerate().all(|(at, wanted)| wanted & !bits(at) == 0)
     }
 }
 
@@ -142,7 +134,6 @@ impl Tape {
             ends,
             saved: Vec::new(),
             saving_behind: Vec::new(),
-            saving: CallSet::default(),
             is_linear: true,
         };
         let mut seen = HashSet::new();
@@ -175,7 +166,7 @@ impl Tape {
         Ok(Some(tape))
     }
 
-    /// Finds the calls that save tensors.
+    /// Finds the calls that save tensors and that a gradient of each result runs through.
     fn find_saving(&mut self) {
         let address = |node: &Arc<Node>| Arc::as_ptr(node).addr();
         let numbers: HashMap<usize, usize> = self.nodes.iter().map(address).zip(0..).collect();
@@ -185,7 +176,6 @@ impl Tape {
             saves
         };
         let saves: Vec<bool> = self.nodes.iter().map(saves).collect();
-        (0..saves.len()).filter(|&call| saves[call]).for_each(|call| self.saving.insert(call));
         let behind = |result: &Edge| {
             let (mut seen, mut found) = (CallSet::default(), CallSet::default());
             let number = |edge: &Edge| match self.operand(edge) {
@@ -207,9 +197,9 @@ impl Tape {
         self.saving_behind = self.results.iter().map(behind).collect();
     }
 
-    /// The calls that save tensors.
-    pub(super) fn saving(&self) -> &CallSet {
-        &self.saving
+    /// Whether no gradient can run through any more, after these calls were freed.
+    pub(super) fn is_spent(&self, freed: &CallSet) -> bool {
+        self.saving_behind.iter().all(|calls| calls.meets(freed))
     }
 
     /// The calls that save tensors and that a gradient of this result runs through.
