@@ -35,7 +35,7 @@ pub(super) struct TracedView {
 impl Lineage {
     /// Whether a gradient of the view flows to the base, if the base requires gradients.
     pub(super) fn has_history(&self) -> bool {
-        self.made_with_grad && !self.chain.has(|step| step.op == Op::Detach)
+        self.made_with_grad && !self.chain.has(|step| step.op == Op::Detach || !step.op.is_differentiable())
     }
 }
 
