@@ -129,7 +129,5 @@ pub(crate) fn is_alone(gradient: &Tensor) -> Option<bool> {
     if is_grad_enabled() {
         return None;
     }
-    let is_alone =
-        |recording: &mut Recording| (!recording.is_deferred()).then(|| recording.is_alone(gradient)).flatten();
-    with_recording(is_alone).flatten()
+    with_recording(|recording| recording.is_alone(gradient)).flatten()
 }
