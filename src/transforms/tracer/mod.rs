@@ -40,6 +40,7 @@ mod deferred;
 mod effects;
 mod gradients;
 mod known_gradients;
+mod layouts;
 mod made;
 mod opaque_call;
 mod outside;
@@ -328,7 +329,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let made = is_view.then(|| attrs.clone());
     let number = number_of(op, &tensors.iter().collect::<SmallVec<[&Tensor; 4]>>(), &attrs)?;
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
-    let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
+    let Some(mut node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let has_shape_alone = if is_deferred() {
         // Operands may have data. The keys below have nothing to do except to compute the result.
         !is_view
@@ -339,7 +340,11 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let result = if let (true, Some(number)) = (is_deferred(), number) {
         Some(Tensor::number(number)?)
     } else if has_shape_alone {
-        let ty = with_recording(|recording| recording.type_of_result(node, &tensors));
+        let laid_out = with_recording(|recording| recording.result_of(node, &tensors)).transpose()?;
+        let ty = laid_out.map(|(laid_out, ty)| {
+            node = laid_out;
+            ty
+        });
         // Such a result is on the device that the keys give.
         let device = match below.has(DispatchKey::CUDA) {
             true => crate::device::current_device(DeviceKind::Cuda)?,

@@ -4,8 +4,7 @@ use crate::autograd::{Edge, Meta, leads_to, reserve_calls};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::{NotCaptured, Reason, Result};
-use crate::ir::shape::{elementwise_strides, same_strides};
-use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, Strides, TensorType};
+use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, TensorType};
 use crate::profile::place;
 use crate::runtime;
 use crate::tensor::handle::{Tensor, WeakTensor};
@@ -22,7 +21,6 @@ use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, NewGrad
 use crate::transforms::tracer::views::{Lineage, TracedView};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// The reaction to a read of a value while tracing.
@@ -488,30 +486,6 @@ impl Recording {
         }
     }
 
-    /// A copy of `value` with the strides of `target`, or with dense strides in the same order if `target` has gaps. A
-    /// write changes no strides, and views of the target are recomputed from this copy. Element-wise readers use
-    /// `value`, so no kernel makes the copy for them.
-    fn as_laid_out(&mut self, value: NodeId, target: &Tensor) -> Result<NodeId> {
-        let sizes = target.sizes();
-        let strides = dense_strides(target);
-        // The memory is its own if a node computed exactly these elements.
-        let root = &self.graph[self.graph.view_base(value)];
-        let is_own = root.op().is_some() && root.ty.numel() == target.numel();
-        if is_own && same_strides(sizes, &self.graph[value].ty.strides, &strides) {
-            return Ok(value);
-        }
-        let mut outermost_first: SmallVec<[usize; 4]> = (0..sizes.len()).collect();
-        outermost_first.sort_by_key(|&dim| Reverse((strides[dim], sizes[dim])));
-        let mut inverse = smallvec![0; sizes.len()];
-        outermost_first.iter().enumerate().for_each(|(place, &dim)| inverse[dim] = place as i64);
-        let order = outermost_first.iter().map(|&dim| dim as i64).collect();
-        let ordered = self.graph.add(Op::Permute, &[value], smallvec![Attr::Ints(order)])?;
-        let dense = self.graph.add(Op::Clone, &[ordered], smallvec![MemoryFormat::Contiguous.into()])?;
-        let laid_out = self.graph.add(Op::Permute, &[dense], smallvec![Attr::Ints(inverse)])?;
-        self.laid_out.insert(laid_out, value);
-        Ok(laid_out)
-    }
-
     /// The written inputs and their new values, in any layout.
     pub(super) fn writes(&self) -> Vec<(usize, NodeId)> {
         let write = |&input: &usize| {
@@ -544,30 +518,6 @@ impl Recording {
         is_written && self.may_be_part(&root)
     }
 
-    /// Whether the memory of a tensor may have more than its elements. That of an input may be another in each call.
-    pub(super) fn may_be_part(&self, root: &Tensor) -> bool {
-        let is_part = || {
-            let (layout, size) = (root.array().layout(), root.dtype().size());
-            root.has_data() && (layout.offset > 0 || layout.extent() * size < root.array().storage().len())
-        };
-        self.given(root).is_some() || has_gaps(root) || is_part()
-    }
-
-    /// The type of the result of a call that was recorded as `node`. Dims of size 1 have the strides that follow from
-    /// those of the operands, which may be others than those of their nodes.
-    pub(super) fn type_of_result(&self, node: NodeId, operands: &[Tensor]) -> TensorType {
-        let made = &self.graph[node];
-        let is_as_recorded = |(&arg, tensor): (&NodeId, &Tensor)| self.graph[arg].ty.strides[..] == *tensor.strides();
-        let Some(op) = made.op().filter(|_| !made.args.iter().zip(operands).all(is_as_recorded)) else {
-            return made.ty.clone();
-        };
-        let types: SmallVec<[TensorType; 4]> = operands.iter().map(Tensor::ty).collect();
-        let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
-        let is_same =
-            |ty: &TensorType| ty.sizes == made.ty.sizes && same_strides(&ty.sizes, &ty.strides, &made.ty.strides);
-        op.infer(&types, &made.attrs).ok().filter(is_same).unwrap_or_else(|| made.ty.clone())
-    }
-
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {
         self.inputs.iter().any(|input| input.id() == tensor.id())
     }
@@ -585,14 +535,4 @@ fn inference_outputs(outputs: &[Tensor], aliases: &[OutputAlias], gradients: &[G
         NewGradient::Output(_) | NewGradient::Input(_) | NewGradient::Nothing => None,
     });
     made.chain(left).collect()
-}
-
-/// The strides of an element-wise result of a tensor.
-fn dense_strides(tensor: &Tensor) -> Strides {
-    elementwise_strides(tensor.sizes(), &[(tensor.sizes(), tensor.strides())])
-}
-
-/// Whether there is memory between the elements that is not theirs.
-fn has_gaps(tensor: &Tensor) -> bool {
-    !same_strides(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
 }
