@@ -15,6 +15,7 @@ mod customs;
 #[path = "../common/effort.rs"]
 mod effort;
 mod found;
+mod found_results;
 mod generate;
 mod given;
 mod inputs;

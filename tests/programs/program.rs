@@ -289,14 +289,14 @@ impl Case {
 }
 
 impl Statement {
-    /// Whether it calls an operator with such a name.
-    pub(crate) fn calls(&self, part: &str) -> bool {
-        matches!(self, Statement::Call { name, .. } if name.contains(part))
-    }
-
-    /// Whether it calls a function with a derivative of its own.
-    pub(crate) fn is_custom(&self) -> bool {
-        matches!(self, Statement::Custom { .. })
+    /// Whether it copies a tensor into itself.
+    pub(crate) fn copies_itself(&self) -> bool {
+        match self {
+            Statement::Method { method, tensors, .. } => {
+                method.text.starts_with("x.copy_(") && tensors.windows(2).any(|pair| pair[0] == pair[1])
+            }
+            _ => false,
+        }
     }
 
     /// The blocks inside.
