@@ -72,8 +72,9 @@ fn a_view_of_another_dtype_of_a_leaf_is_a_view() {
 fn a_gradient_of_a_leaf_through_a_captured_view_has_eagers_strides() {
     fn captured() -> Result<Made> {
         let mut made = Made::default();
-        made.memories.push(Tensor::from_slice(&[-3.2f32, 0.3, -2.4, -0.3, 1.3, -1.6, -0.7, 0.1, 2.3, -3.2], &[10])?);
-        let plain = over(&made.memories[0], &[2, 4, 2], &[3, 0, 3], 0)?;
+        let elements: Vec<f32> = (0..16).map(|at| at as f32 * 0.25 - 1.5).collect();
+        made.memories.push(Tensor::from_vec(elements, &[16])?);
+        let plain = over(&made.memories[0], &[2, 4, 2, 4], &[3, 0, 3, 3], 0)?;
         let given = made.leaf(plain)?.alias()?;
         made.tensors.push(given);
         Ok(made)
