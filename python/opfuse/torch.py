@@ -7,13 +7,15 @@ dtype for run in PyTorch, between compiled parts; so does a call that opfuse ref
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import gc
 import operator
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -40,6 +42,9 @@ _DTYPES = {
 # Operators that are not split: constants of a graph pass through the first three, and what the others split into writes
 # to parts of complex tensors, which AOTAutograd does not take.
 _UNSPLIT = {"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::polar", "aten::complex"}
+
+# A check of a value. Its call returns nothing, and fails where the value is false.
+_ASSERT = aten._assert_async.msg
 
 # Arguments that say where a result lies. Every tensor is on the CPU, and row-major.
 _PLACES = ("device", "layout", "pin_memory", "non_blocking")
@@ -98,6 +103,8 @@ def _found(target: Any) -> Callable[..., Any] | None:
         return target if callable(target) and not isinstance(target, HigherOrderOperator) else None
     if target in _SPECIAL:
         return _SPECIAL[target]
+    if target is _ASSERT:
+        return _Interpreter.hold
     namespace, name = target._schema.name.split("::")
     return _operator(name, target._schema.overload_name) if namespace == "aten" else None
 
@@ -135,6 +142,22 @@ def _argument(value: Any) -> Any:
     return value
 
 
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps Python's garbage collector from running.
+
+    Graphs are many objects that live on. The collector would go through all of them, and through every object of the
+    program, again and again: it is a tenth of a first call.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class _Refused(Exception):
     """opfuse has the operator of a node, and refuses this call."""
 
@@ -149,6 +172,12 @@ class _Interpreter(torch.fx.Interpreter):
     def __init__(self, graph: torch.fx.GraphModule, constants: dict[str, Tensor]) -> None:
         super().__init__(graph)
         self.constants = constants
+        # What must be true, in order.
+        self.held: list[Tensor] = []
+
+    def hold(self, value: Tensor, _message: str) -> None:
+        """A call of `_ASSERT`. The value is a result of the compiled function, and looked at after the call."""
+        self.held.append(value)
 
     def run_node(self, n: torch.fx.Node) -> Any:
         try:
@@ -165,6 +194,8 @@ class _Interpreter(torch.fx.Interpreter):
             raise NotImplementedError(f"opfuse.torch: there is no operator {target}")
         if not isinstance(target, OpOverload):
             return call(*args, **kwargs)
+        if target is _ASSERT:
+            return self.hold(*args)
         given = {name: _argument(value) for name, value in kwargs.items() if name not in _PLACES}
         return call(*(_argument(value) for value in args), **given)
 
@@ -217,7 +248,8 @@ class Graph:
         nodes = [output.args[0]] if self._is_one else output.args[0]
         # What the graph passes on needs no call, and what is no node is a constant of the graph, such as `None`.
         self._results = [node if isinstance(node, torch.fx.Node) and node not in inputs else None for node in nodes]
-        self._has_results = any(node is not None for node in self._results)
+        self._messages = [str(node.args[1]) for node in graph.graph.find_nodes(op="call_function", target=_ASSERT)]
+        self._has_results = bool(self._messages) or any(node is not None for node in self._results)
         self._given = [inputs.get(node) if isinstance(node, torch.fx.Node) else None for node in nodes]
         self._is_random = any(
             isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
@@ -227,10 +259,12 @@ class Graph:
         self.compiled = Compiled(self._traced, watch=False)
 
     def _traced(self, *inputs: Any) -> Any:
-        results = _Interpreter(self._graph, self._constants).run(*inputs, enable_io_processing=False)
+        interpreter = _Interpreter(self._graph, self._constants)
+        with _collector_paused():
+            results = interpreter.run(*inputs, enable_io_processing=False)
         results = [results] if self._is_one else results
         made = zip(results, self._results, strict=True)
-        return [_as_traced(result, node) for result, node in made if node is not None]
+        return [_as_traced(result, node) for result, node in made if node is not None] + interpreter.held
 
     def __call__(self, *inputs: Any) -> Any:
         if self._parts is not None:
@@ -246,6 +280,9 @@ class Graph:
         for node, given in zip(self._results, self._given, strict=True):
             result = next(made) if node is not None else inputs[given] if given is not None else None
             results.append(_to_torch(result) if isinstance(result, Tensor) else result)
+        for message, holds in zip(self._messages, made, strict=True):
+            if not holds:
+                raise RuntimeError(message)
         return results[0] if self._is_one else results
 
     def _without(self, refused: _Refused) -> Callable[..., Any]:
@@ -409,7 +446,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **_optio
         partition_fn=min_cut_rematerialization_partition,
     )
     # Attention as products and a softmax, which fuse with what is around them, instead of a kernel of PyTorch.
-    with sdpa_kernel(SDPBackend.MATH):
+    with _collector_paused(), sdpa_kernel(SDPBackend.MATH):
         return compiler(graph, example_inputs)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import opfuse
 import pytest
@@ -142,6 +143,32 @@ def test_draws_follow_the_seed():
     y = compiled(lambda x: F.dropout(x, 0.5))(x)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
+
+
+def test_checks_of_values_are_part_of_the_graph():
+    def checked(x):
+        y = x * 2
+        torch._assert_async((x > 0).all(), "all must be positive")
+        return y + 1
+
+    good, bad = torch.tensor([1.0, 2.0]), torch.tensor([1.0, -2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fast = compiled(checked)
+        for _ in range(3):
+            close(fast(good), checked(good))
+    for function in (checked, fast):
+        with pytest.raises(RuntimeError, match="all must be positive"):
+            function(bad)
+    close(fast(good), checked(good))
+
+
+def test_classes_out_of_range_are_refused():
+    fast, good, bad = compiled(lambda x: F.one_hot(x, 3)), torch.tensor([0, 2]), torch.tensor([0, 3])
+    close(fast(good), F.one_hot(good, 3))
+    for function in (lambda x: F.one_hot(x, 3), fast):
+        with pytest.raises((RuntimeError, IndexError)):
+            function(bad)
 
 
 def test_missing_operators_run_in_pytorch():
