@@ -3,6 +3,7 @@
     python torch_compile.py [--models bert,gpt2] [--threads 1,2] [--seconds 2] [--repeats 2]
     python torch_compile.py --missing               goes on where an earlier run stopped
     python torch_compile.py --only-page             writes the page of what is known
+    python torch_compile.py --nets [...]            networks and programs of nets.py instead; `step` where they train
 
 Models have the architectures of transformers in small random configurations, and one has BERT-base's sizes. For each
 model and mode, processes of their own measure first calls: of `aot_eager`, which traces and compiles nothing; and of
@@ -29,28 +30,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nets import NETS, TRAINED
+
 SMALL = {"vocab_size": 512, "max_position_embeddings": 128}
 DECODER = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
-def text(model: Any, length: int = 32, batch: int = 2) -> tuple[Any, dict[str, Any]]:
+def text(model: Any, length: int = 32, batch: int = 2) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
-    return model, {"input_ids": torch.randint(500, (batch, length))}
+    return model, (torch.randint(500, (batch, length)),)
 
 
-def image(model: Any, size: int = 32) -> tuple[Any, dict[str, Any]]:
+def image(model: Any, size: int = 32) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
-    return model, {"pixel_values": torch.randn(2, 3, size, size)}
+    return model, (torch.randn(2, 3, size, size),)
 
 
-def make(name: str) -> tuple[Any, dict[str, Any]]:
+def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     """A model with random weights, and its arguments."""
     import torch
-    import transformers as hf
 
     torch.manual_seed(0)
+    if name in NETS:
+        return NETS[name]()
+    import transformers as hf
+
     encoder = {**SMALL, **DECODER}
     match name:
         case "bert":
@@ -91,7 +97,7 @@ def make(name: str) -> tuple[Any, dict[str, Any]]:
         case "mlp":
             nn = torch.nn
             layers = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 64))
-            return layers, {"input": torch.randn(32, 256)}
+            return layers, (torch.randn(32, 256),)
         case _:
             raise SystemExit(f"there is no model {name}; the models are {', '.join(MODELS)}")
 
@@ -125,7 +131,7 @@ def caller(name: str, backend: str, training: bool) -> Callable[[], Any]:
     compiled = model if backend == "eager" else torch.compile(model, backend=backend)
 
     def result() -> Any:
-        found = compiled(**arguments)
+        found = compiled(*arguments)
         return found if isinstance(found, torch.Tensor) else found[0]
 
     def infer() -> Any:
@@ -304,26 +310,39 @@ def machine() -> str:
     return f"{os.cpu_count()} cores of {model}{wide}"
 
 
+MODELS_TITLE = "# Models under torch.compile"
+MODELS_TEXT = [
+    "Models have the architectures of transformers in small random configurations; `bert-base` has four layers of",
+    "BERT-base's sizes. *Inference* is a call without gradients, and *step* a forward and a backward pass. The",
+    "results of all backends are checked against eager PyTorch's: *error* is opfuse's greatest difference.",
+]
+NETS_TITLE = "# Networks and programs under torch.compile"
+NETS_TEXT = [
+    "What people write in PyTorch: networks of torchvision with batch and size, a U-Net, an encoder, a decoder for a",
+    "prompt and for one token, an LSTM by hand, a recommender, filters, images, rays, bodies, waves, clusters.",
+    "`python/benches/nets.py` has all of them. *Inference* is a call without gradients, and *step* a forward and a",
+    "backward pass. *Error* is opfuse's greatest difference from eager PyTorch.",
+]
+STEADY_TEXT = [
+    "",
+    "## Steady calls",
+    "",
+    "Calls of eager PyTorch, Inductor and opfuse take turns in one process. A time is the least of all turns;",
+    "*spread* is the greatest median by the least. *By Inductor* is how many times as fast opfuse is.",
+    "",
+    "| | threads | geometric mean | rows ahead or even | least | greatest |",
+    "|---|---|---|---|---|---|",
+]
+
+
 def page(state: dict[str, Any]) -> str:
     """What is known, as a page."""
     steady, firsts = state["steady"], state["first"]
     good = {key: found for key, found in steady.items() if "least" in found}
-    lines = ["# Models under torch.compile", ""]
+    title, introduction = (NETS_TITLE, NETS_TEXT) if state.get("nets") else (MODELS_TITLE, MODELS_TEXT)
+    lines = [title, ""]
     lines += [f"Made by `{state['command']}`", f"on {state['day']}, {state['machine']}.", ""]
-    lines += [f"Libraries: {state['libraries']}.", ""]
-    lines += [
-        "Models have the architectures of transformers in small random configurations; `bert-base` has four layers of",
-        "BERT-base's sizes. *Inference* is a call without gradients, and *step* a forward and a backward pass. The",
-        "results of all backends are checked against eager PyTorch's: *error* is opfuse's greatest difference.",
-        "",
-        "## Steady calls",
-        "",
-        "Calls of eager PyTorch, Inductor and opfuse take turns in one process. A time is the least of all turns;",
-        "*spread* is the greatest median by the least. *By Inductor* is how many times as fast opfuse is.",
-        "",
-        "| | threads | geometric mean | rows ahead or even | least | greatest |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines += [f"Libraries: {state['libraries']}.", "", *introduction, *STEADY_TEXT]
     for threads in sorted({key.split("/")[2] for key in good}):
         for mode in ("inference", "step"):
             rows = {key: found for key, found in good.items() if key.endswith(f"/{mode}/{threads}")}
@@ -338,6 +357,8 @@ def page(state: dict[str, Any]) -> str:
     inductor = mean([by_inductor(found) for found in good.values()])
     lines += ["", f"All rows by Inductor: {inductor:.2f}. By eager PyTorch: {eager:.2f}."]
     lines += ["", STEADY_HEAD, *(steady_line(key, found) for key, found in steady.items()), ""]
+    if not firsts:
+        return "\n".join(lines)
     lines += [
         "## First calls",
         "",
@@ -362,7 +383,8 @@ def page(state: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--nets", action="store_true", help="networks and programs of nets.py")
+    parser.add_argument("--models", help="some of them, with commas between")
     parser.add_argument("--modes", default="inference,step")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=2.0, help="of steady calls, for each row")
@@ -377,7 +399,7 @@ def main() -> None:
     if options.task:
         worker(json.loads(options.task))
         return
-    state: dict[str, Any] = {"steady": {}, "first": {}}
+    state: dict[str, Any] = {"steady": {}, "first": {}, "nets": options.nets}
     if (options.missing or options.only_page) and options.state.exists():
         state = json.loads(options.state.read_text())
     if not options.only_page:
@@ -392,9 +414,12 @@ def measure(options: argparse.Namespace, state: dict[str, Any]) -> None:
     state["libraries"] = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "opfuse"))
     state["machine"], state["day"] = machine(), datetime.date.today().isoformat()
     chosen = f"--threads {options.threads} --seconds {options.seconds:g} --repeats {options.repeats}"
+    chosen = f"--nets {chosen}" if options.nets else chosen
     state["command"] = f"python python/benches/torch_compile.py {chosen}"
     threads = [int(count) for count in options.threads.split(",")]
-    rows = [(name, mode) for name in options.models.split(",") for mode in options.modes.split(",")]
+    models = options.models.split(",") if options.models else list(NETS) if options.nets else MODELS
+    rows = [(name, mode) for name in models for mode in options.modes.split(",")]
+    rows = [(name, mode) for name, mode in rows if mode == "inference" or name in TRAINED or name not in NETS]
     end = time.monotonic() + options.limit
     tasks = [("steady", f"{name}/{mode}/{count}") for name, mode in rows for count in threads]
     # First calls are those of the greatest number of threads, because the compilers use them, too.
