@@ -274,9 +274,7 @@ NETS: dict[str, Callable[[], Made]] = {
     "recommender 256": recommender,
     "kalman 1000x30": program(kalman, rand(1000, 30), rand(1000, 2), lambda: torch.eye(2).repeat(1000, 1, 1)),
     "particles 100000": program(particles, rand(100_000), rand(10), rand(10, 100_000)),
-    "pipeline 4x480x640": program(
-        pipeline, lambda: torch.randint(256, (4, 480, 640, 3)).to(torch.uint8)
-    ),
+    "pipeline 4x480x640": program(pipeline, lambda: torch.randint(256, (4, 480, 640, 3)).to(torch.uint8)),
     "marched 256x256": program(marched, rays),
     "bodies 512": program(bodies, rand(512, 3), rand(512, 3), lambda: torch.rand(512)),
     "waves 512x512": program(waves, rand(512, 512), rand(512, 512)),
