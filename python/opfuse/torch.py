@@ -86,6 +86,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._unsafe_view.default: lambda x, size: opfuse.ops.reshape(x, size),
     aten.lift_fresh_copy.default: lambda x: x.clone(),
     aten.alias.default: lambda x: x,
+    _ASSERT: lambda x, _message: x,
     torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
     # In two roundings, as eager PyTorch computes what it is part of.
     torch.ops.prims.fma.default: lambda x, y, z: x * y + z,
@@ -103,8 +104,6 @@ def _found(target: Any) -> Callable[..., Any] | None:
         return target if callable(target) and not isinstance(target, HigherOrderOperator) else None
     if target in _SPECIAL:
         return _SPECIAL[target]
-    if target is _ASSERT:
-        return _Interpreter.hold
     namespace, name = target._schema.name.split("::")
     return _operator(name, target._schema.overload_name) if namespace == "aten" else None
 
@@ -147,7 +146,7 @@ def _collector_paused() -> Iterator[None]:
     """Keeps Python's garbage collector from running.
 
     Graphs are many objects that live on. The collector would go through all of them, and through every object of the
-    program, again and again: it is a tenth of a first call.
+    program, again and again.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -172,12 +171,8 @@ class _Interpreter(torch.fx.Interpreter):
     def __init__(self, graph: torch.fx.GraphModule, constants: dict[str, Tensor]) -> None:
         super().__init__(graph)
         self.constants = constants
-        # What must be true, in order.
+        # What must be true, in order: results of the compiled function that are looked at after each call.
         self.held: list[Tensor] = []
-
-    def hold(self, value: Tensor, _message: str) -> None:
-        """A call of `_ASSERT`. The value is a result of the compiled function, and looked at after the call."""
-        self.held.append(value)
 
     def run_node(self, n: torch.fx.Node) -> Any:
         try:
@@ -195,7 +190,7 @@ class _Interpreter(torch.fx.Interpreter):
         if not isinstance(target, OpOverload):
             return call(*args, **kwargs)
         if target is _ASSERT:
-            return self.hold(*args)
+            self.held.append(args[0])
         given = {name: _argument(value) for name, value in kwargs.items() if name not in _PLACES}
         return call(*(_argument(value) for value in args), **given)
 
