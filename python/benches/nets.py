@@ -1,6 +1,7 @@
 """The networks and programs of the net benchmark, written in plain PyTorch.
 
-`NETS` gives for each name what makes a module and its arguments. Weights and inputs are random and seeded.
+`NETWORKS` are trained, too, and `PROGRAMS` are not. Each name has what makes a module and its arguments. Weights and
+inputs are random and seeded.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def recommender() -> Made:
     return Recommender(), (torch.randn(256, 13), torch.randint(5000, (256, 8, 4)))
 
 
-NETS: dict[str, Callable[[], Made]] = {
+NETWORKS: dict[str, Callable[[], Made]] = {
     "resnet18 1x224": image("resnet18", 1, 224),
     "resnet18 8x64": image("resnet18", 8, 64),
     "resnet50 1x224": image("resnet50", 1, 224),
@@ -272,6 +273,9 @@ NETS: dict[str, Callable[[], Made]] = {
     "decoder token after 256": decoder(1, 256),
     "lstm 32x24": lambda: (Lstm(), (torch.randn(32, 24, 64),)),
     "recommender 256": recommender,
+}
+
+PROGRAMS: dict[str, Callable[[], Made]] = {
     "kalman 1000x30": program(kalman, rand(1000, 30), rand(1000, 2), lambda: torch.eye(2).repeat(1000, 1, 1)),
     "particles 100000": program(particles, rand(100_000), rand(10), rand(10, 100_000)),
     "pipeline 4x480x640": program(pipeline, lambda: torch.randint(256, (4, 480, 640, 3)).to(torch.uint8)),
@@ -280,7 +284,3 @@ NETS: dict[str, Callable[[], Made]] = {
     "waves 512x512": program(waves, rand(512, 512), rand(512, 512)),
     "clusters 10000x8": program(clusters, rand(10_000, 8), rand(16, 8)),
 }
-
-# What is trained.
-PROGRAMS = "kalman particles pipeline marched bodies waves clusters".split()
-TRAINED = [name for name in NETS if name.split()[0] not in PROGRAMS]

@@ -30,8 +30,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nets import NETS, TRAINED
-
 SMALL = {"vocab_size": 512, "max_position_embeddings": 128}
 DECODER = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -53,8 +51,10 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
     torch.manual_seed(0)
-    if name in NETS:
-        return NETS[name]()
+    if name not in MODELS:
+        import nets
+
+        return {**nets.NETWORKS, **nets.PROGRAMS}[name]()
     import transformers as hf
 
     encoder = {**SMALL, **DECODER}
@@ -99,7 +99,7 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
             layers = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 64))
             return layers, (torch.randn(32, 256),)
         case _:
-            raise SystemExit(f"there is no model {name}; the models are {', '.join(MODELS)}")
+            raise ValueError(f"{name} is in the list of models, and has no case")
 
 
 MODELS = [
@@ -117,6 +117,7 @@ MODELS = [
     "bert-base",
 ]
 BACKENDS = ["eager", "inductor", "opfuse"]
+MODES = ["inference", "step"]
 
 
 def caller(name: str, backend: str, training: bool) -> Callable[[], Any]:
@@ -318,11 +319,11 @@ MODELS_TEXT = [
 ]
 NETS_TITLE = "# Networks and programs under torch.compile"
 NETS_TEXT = [
-    "What people write in PyTorch: networks of torchvision with batch and size, a U-Net, an encoder, a decoder, an LSTM",
-    "by hand, a recommender, and numerical programs. `python/benches/nets.py` has all of them. *Inference* is a call",
-    "without gradients, and *step* a forward and a backward pass. *Error* is opfuse's greatest difference from eager",
-    "PyTorch, as a number, whatever the results' size is. That of `particles` means nothing: resampling picks another",
-    "particle for the least difference of a sum.",
+    "What people write in PyTorch: networks of torchvision with batch and size, a U-Net, an encoder, a decoder, an",
+    "LSTM by hand, a recommender, and numerical programs. `python/benches/nets.py` has all of them. *Inference* is a",
+    "call without gradients, and *step* a forward and a backward pass. *Error* is opfuse's greatest difference from",
+    "eager PyTorch, as a number, whatever the results' size is. That of `particles` means nothing: resampling picks",
+    "another particle for the least difference of a sum.",
 ]
 STEADY_TEXT = [
     "",
@@ -336,9 +337,14 @@ STEADY_TEXT = [
 ]
 
 
-def net_rows() -> list[tuple[str, str]]:
-    modes = {name: ["inference", "step"] if name in TRAINED else ["inference"] for name in NETS}
-    return [(name, mode) for name, all_ in modes.items() for mode in all_]
+def rows(is_nets: bool) -> list[tuple[str, str]]:
+    """Models and modes. Programs are not trained."""
+    if not is_nets:
+        return [(name, mode) for name in MODELS for mode in MODES]
+    import nets
+
+    networks = [(name, mode) for name in nets.NETWORKS for mode in MODES]
+    return networks + [(name, "inference") for name in nets.PROGRAMS]
 
 
 def page(state: dict[str, Any]) -> str:
@@ -350,10 +356,10 @@ def page(state: dict[str, Any]) -> str:
     lines += [f"Made by `{state['command']}`", f"on {state['day']}, {state['machine']}.", ""]
     lines += [f"Libraries: {state['libraries']}.", "", *introduction, *STEADY_TEXT]
     for threads in sorted({key.split("/")[2] for key in good}):
-        for mode in ("inference", "step"):
-            rows = {key: found for key, found in good.items() if key.endswith(f"/{mode}/{threads}")}
-            if rows:
-                ratios = sorted((by_inductor(found), key.split("/")[0]) for key, found in rows.items())
+        for mode in MODES:
+            own = {key: found for key, found in good.items() if key.endswith(f"/{mode}/{threads}")}
+            if own:
+                ratios = sorted((by_inductor(found), key.split("/")[0]) for key, found in own.items())
                 ahead = sum(ratio >= 0.995 for ratio, _ in ratios)
                 (low, slow), (high, fast) = ratios[0], ratios[-1]
                 average = mean([ratio for ratio, _ in ratios])
@@ -365,8 +371,8 @@ def page(state: dict[str, Any]) -> str:
     lines += ["", STEADY_HEAD, *(steady_line(key, found) for key, found in steady.items()), ""]
     if state.get("nets"):
         threads = sorted({key.split("/")[2] for key in steady})
-        rows = [f"{name}/{mode}/{count}" for name, mode in net_rows() for count in threads]
-        missing = [key.rsplit("/", 1)[0].replace("/", ", ") for key in rows if key not in steady]
+        keys = [f"{name}/{mode}/{count}" for name, mode in rows(is_nets=True) for count in threads]
+        missing = [key.rsplit("/", 1)[0].replace("/", ", ") for key in keys if key not in steady]
         lines += ["Not measured yet:", "", *(f"- {row}" for row in missing), ""] if missing else []
     if not firsts:
         return "\n".join(lines)
@@ -428,13 +434,15 @@ def measure(options: argparse.Namespace, state: dict[str, Any]) -> None:
     chosen = f"--nets {chosen}" if options.nets else chosen
     state["command"] = f"python python/benches/torch_compile.py {chosen}"
     threads = [int(count) for count in options.threads.split(",")]
-    models = options.models.split(",") if options.models else list(NETS) if options.nets else MODELS
-    rows = [(name, mode) for name in models for mode in options.modes.split(",")]
-    rows = [(name, mode) for name, mode in rows if mode == "inference" or name in TRAINED or name not in NETS]
+    known, modes = rows(options.nets), options.modes.split(",")
+    models = options.models.split(",") if options.models else [name for name, _ in known]
+    if unknown := set(models) - {name for name, _ in known}:
+        raise SystemExit(f"there is no model {min(unknown)}; the models are {', '.join(dict(known))}")
+    chosen_rows = [(name, mode) for name, mode in known if name in models and mode in modes]
     end = time.monotonic() + options.limit
-    tasks = [("steady", f"{name}/{mode}/{count}") for name, mode in rows for count in threads]
+    tasks = [("steady", f"{name}/{mode}/{count}") for name, mode in chosen_rows for count in threads]
     # First calls are those of the greatest number of threads, because the compilers use them, too.
-    tasks += [("first", f"{name}/{mode}/{max(threads)}") for name, mode in rows if options.repeats]
+    tasks += [("first", f"{name}/{mode}/{max(threads)}") for name, mode in chosen_rows if options.repeats]
     for kind, key in tasks:
         if options.missing and key in state[kind] and "failed" not in state[kind][key]:
             continue
