@@ -225,6 +225,12 @@ impl PyCompiled {
     }
 }
 
+/// A page inside a notebook.
+pub fn iframe(page: &str) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!("<iframe srcdoc=\"{page}\" style=\"width: 100%; height: 480px; border: 0\"></iframe>")
+}
+
 /// The value of a name among `choices`.
 fn chosen<T: Copy>(py: Python<'_>, what: &str, name: &str, choices: &[(&str, T)]) -> PyResult<T> {
     let found = choices.iter().find(|(own, _)| *own == name).map(|(_, choice)| *choice);
@@ -286,8 +292,7 @@ impl PyExplain {
     }
 
     fn _repr_html_(&self) -> String {
-        let page = self.0.to_html().replace('&', "&amp;").replace('"', "&quot;");
-        format!("<iframe srcdoc=\"{page}\" style=\"width: 100%; height: 480px; border: 0\"></iframe>")
+        iframe(&self.0.to_html())
     }
 
     fn __str__(&self) -> String {

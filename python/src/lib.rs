@@ -5,7 +5,8 @@
 //! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`,
 //!   `exchange_api`;
 //! - operators: `operators`, `values` for their arguments, and `entry` by which Python calls them;
-//! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`.
+//! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`;
+//! - where time goes: `profiles`.
 //!
 //! No operator is named twice: functions, methods and stubs are made of the schemas that the crate has registered.
 //!
@@ -26,6 +27,7 @@ mod indexing;
 mod key;
 mod names;
 mod operators;
+mod profiles;
 mod random;
 mod state;
 mod tensor;
@@ -45,6 +47,7 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::PyCompiled>()?;
     module.add_class::<compiled::PyExplain>()?;
     module.add_class::<files::PyExported>()?;
+    module.add_class::<profiles::PyProfile>()?;
     module.add_class::<conversions::Hook>()?;
     module.add_class::<differentiated::PyPullback>()?;
     module.add_class::<gradients::Setting>()?;
@@ -73,6 +76,7 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(differentiated::_jacobian, module)?,
         wrap_pyfunction!(tree::_flatten, module)?,
         wrap_pyfunction!(tree::_unflatten, module)?,
+        wrap_pyfunction!(profiles::profile, module)?,
         wrap_pyfunction!(files::save, module)?,
         wrap_pyfunction!(files::load, module)?,
         wrap_pyfunction!(tensor::_rebuild, module)?,

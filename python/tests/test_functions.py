@@ -1,5 +1,6 @@
 """Functions of functions: compile, grad, vmap, and settings."""
 
+import json
 import math
 import pickle
 import signal
@@ -35,6 +36,25 @@ def test_compile_keeps_bits_and_structure():
     assert report.kernels_after < report.kernels_before
     assert "<iframe" in report._repr_html_() and "kernel" in str(report) and report.to_json().startswith("{")
     assert fast.counts()["captures"] >= 3
+
+
+def test_profile_says_what_a_function_runs():
+    parameters, x = sample()
+    fast = opfuse.compile(layer)
+    fast(parameters, x)
+    result, profile = opfuse.profile(fast, parameters, x, scale=1.0)
+    assert result["y"].tolist() == layer(parameters, x, scale=1.0)["y"].tolist()
+    rows = json.loads(profile.to_json())["rows"]
+    assert any(row["kind"] == "kernel" and row["calls"] == 1 for row in rows)
+    assert 0 < profile.covered <= profile.wall
+    assert "kernel" in str(profile) and "<iframe" in profile._repr_html_()
+    assert json.loads(profile.to_chrome_trace())["traceEvents"]
+    _, profile = opfuse.profile(lambda: x + x)
+    assert "aten::add" in repr(profile)
+    with pytest.raises(ZeroDivisionError):
+        opfuse.profile(lambda: 1 / 0)
+    with pytest.raises(opfuse.Error, match="profile"):
+        opfuse.profile(lambda: opfuse.profile(lambda: x))
 
 
 def test_compile_as_decorator_and_method():
