@@ -73,7 +73,7 @@ impl Tier {
         let is_short = lanes < SHORT_ROW;
         // The vm reads strided elements one by one.
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
-        let has_indices = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)));
+        let has_indices = has_gathers(kernel);
         let walks_rows = is_short && geometry.n_rows() > 1;
         let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && !gathers && !has_indices;
         if is_single || jumps || geometry.lanes == Lanes::Rows {
@@ -117,12 +117,28 @@ const LEAST_WORK: usize = 1 << 15;
 fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     // The vm skips the range reduction of huge angles if there are none.
     let has_angles = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan)));
-    let one_line = geometry.inner.len() == 1;
+    let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
     // The vm spreads the blocks of a few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
     !has_angles && one_line && !few_rows && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
+fn has_gathers(kernel: &Kernel) -> bool {
+    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)))
+}
+
+/// Whether rows of several loops are copied to contiguous memory (`native::packed`): the copies must stay in a
+/// second-level cache. The vm starts each instruction anew for every piece of a row, which takes up to eight times as
+/// long: the backward pass of batch norm over small images
+/// (`python/benches/torch_compile.py --nets --only "mobilenet_v3_small 8x96"`).
+fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
+    let operands = kernel.operands.iter().map(|operand| operand.dtype.size());
+    let bytes: usize = operands.chain(kernel.outputs.iter().map(|output| output.dtype.size())).sum();
+    !has_gathers(kernel) && geometry.n_inner().saturating_mul(bytes) <= MOST_PACKED
+}
+
+/// Most bytes of the copies of a row.
+const MOST_PACKED: usize = 1 << 20;
 /// With fewer rows, long folds are left to the vm.
 const FEW_ROWS: usize = 8;
 /// Most arithmetic instructions for which 128-bit code in registers beats wide code through tiles.

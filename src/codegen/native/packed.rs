@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
 use super::code::Code;
+use super::deinterleaved;
 use super::launch::{self, LaunchShape, row_offset};
 use super::{Compile, Manner};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
@@ -76,16 +77,18 @@ impl Packed {
                 let Some(level) = level else { continue };
                 let sizes = if level == Level::Full { &geometry.inner[..] } else { &[] };
                 let start = row_offset(geometry, access, row);
-                let to = line(slot);
-                each(sizes, access, |index, offset| {
+                let from = pointers.operands[slot];
+                runs(sizes, access, |index, offset, stride, n| {
                     let offset = start.wrapping_add(offset as u64);
                     // SAFETY: the buffer has an element per position, and the caller vouches for the operand's
                     // elements.
                     unsafe {
+                        let to = line(slot).add(index * bytes);
                         if iota {
-                            to.cast::<u64>().add(index).write(offset);
+                            let unit = |index: usize| offset.wrapping_add(index.wrapping_mul(stride) as u64);
+                            (0..n).for_each(|index| to.cast::<u64>().add(index).write(unit(index)));
                         } else {
-                            copy(pointers.operands[slot].wrapping_add(offset as usize), to.add(index * bytes), bytes);
+                            run(from.wrapping_add(offset as usize), stride, to, bytes, bytes, n);
                         }
                     }
                 });
@@ -101,9 +104,10 @@ impl Packed {
                 let still = access.inner.iter().all(|&stride| stride == 0);
                 let sizes = if once && still { &[] } else { &geometry.inner[..] };
                 let to = pointers.outputs[slot].wrapping_add(row_offset(geometry, access, row) as usize);
-                each(sizes, access, |index, offset| {
+                runs(sizes, access, |index, offset, stride, n| {
+                    let (from, apart) = if once { (from, 0) } else { (from.wrapping_add(index * bytes), bytes) };
                     // SAFETY: as above; the caller lets this part write the output's elements.
-                    unsafe { copy(from.add(if once { 0 } else { index * bytes }), to.wrapping_add(offset), bytes) };
+                    unsafe { run(from, apart, to.wrapping_add(offset), stride, bytes, n) };
                 });
             }
         }
@@ -122,35 +126,89 @@ impl Packed {
     }
 }
 
-/// Calls `visit` with the number and the offset of every position of nested loops, innermost fastest.
-fn each(sizes: &[usize], access: &Access, mut visit: impl FnMut(usize, usize)) {
-    let Some((&last, outer)) = sizes.split_last() else { return visit(0, 0) };
+/// Calls `visit` for runs of elements that are evenly apart, in the order of nested loops, innermost fastest: with the
+/// number and the offset of the first, the stride, and how many they are.
+fn runs(sizes: &[usize], access: &Access, mut visit: impl FnMut(usize, usize, usize, usize)) {
+    let Some((&last, outer)) = sizes.split_last() else { return visit(0, 0, 0, 1) };
     let stride = access.inner[outer.len()];
+    if stride == 0 && access.inner.iter().all(|&stride| stride == 0) {
+        return visit(0, 0, 0, sizes.iter().product());
+    }
     for run in 0..outer.iter().product() {
-        let (mut offset, mut rest) = (0, run);
+        let (mut offset, mut rest) = (0_usize, run);
         for (&size, &stride) in outer.iter().zip(&access.inner).rev() {
-            offset += rest % size * stride;
+            offset = offset.wrapping_add((rest % size).wrapping_mul(stride));
             rest /= size;
         }
-        for index in 0..last {
-            visit(run * last + index, offset + index * stride);
+        visit(run * last, offset, stride, last);
+    }
+}
+
+/// Copies elements of `bytes` bytes: the strides are those of `from` and of `to`.
+///
+/// # Safety
+/// All elements are alive, those of `to` writable, and the two do not overlap.
+#[inline(always)]
+unsafe fn run(from: *const u8, apart: usize, to: *mut u8, stride: usize, bytes: usize, n: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if apart == bytes && stride == bytes {
+            return dense(from, to, n * bytes);
+        }
+        match bytes {
+            1 => strided::<u8>(from, apart, to, stride, n),
+            2 => strided::<u16>(from, apart, to, stride, n),
+            4 => strided::<u32>(from, apart, to, stride, n),
+            _ => strided::<u64>(from, apart, to, stride, n),
         }
     }
 }
 
-/// Copies an element.
+/// Copies bytes. A run is often so short that a call would take longer.
 ///
 /// # Safety
-/// Both addresses have `bytes` live bytes, `to`'s writable, and do not overlap.
+/// As for [`run`].
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
+unsafe fn dense(from: *const u8, to: *mut u8, bytes: usize) {
+    type Block = [u8; BLOCK];
+    // SAFETY: passed on from the caller. The last block ends where the run does.
     unsafe {
-        match bytes {
-            1 => to.write(from.read()),
-            2 => to.cast::<[u8; 2]>().write(from.cast::<[u8; 2]>().read()),
-            4 => to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read()),
-            _ => to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read()),
+        if !(BLOCK..=MOST_BLOCKS * BLOCK).contains(&bytes) {
+            return std::ptr::copy_nonoverlapping(from, to, bytes);
+        }
+        for at in (0..bytes - BLOCK).step_by(BLOCK) {
+            to.add(at).cast::<Block>().write_unaligned(from.add(at).cast::<Block>().read_unaligned());
+        }
+        let last = bytes - BLOCK;
+        to.add(last).cast::<Block>().write_unaligned(from.add(last).cast::<Block>().read_unaligned());
+    }
+}
+
+/// The bytes of a vector.
+const BLOCK: usize = 16;
+/// Runs of more blocks are left to the system's copy.
+const MOST_BLOCKS: usize = 32;
+
+/// As [`run`], for elements of type `T`.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+unsafe fn strided<T: Copy>(from: *const u8, apart: usize, to: *mut u8, stride: usize, n: usize) {
+    // SAFETY: passed on from the caller. Two cases have a constant stride each, so that vectors write.
+    unsafe {
+        match (apart, stride == size_of::<T>()) {
+            (0, true) if n > 0 => {
+                let value = from.cast::<T>().read_unaligned();
+                (0..n).for_each(|index| to.cast::<T>().add(index).write_unaligned(value));
+            }
+            (_, true) => deinterleaved::line(from, apart, to, size_of::<T>(), n),
+            (_, false) => {
+                for index in 0..n {
+                    let value = from.wrapping_add(index.wrapping_mul(apart)).cast::<T>().read_unaligned();
+                    to.wrapping_add(index.wrapping_mul(stride)).cast::<T>().write_unaligned(value);
+                }
+            }
         }
     }
 }
