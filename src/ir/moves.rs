@@ -169,18 +169,47 @@ pub fn flipped(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(call.args[0].dtype, &call.args[0].sizes))
 }
 
-/// Selects each dim by a descending index.
+/// Selects dims by a descending index: neighbours as one dim, where a view makes them one.
 pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let ty = graph[args[0]].ty.clone();
     let dims = flipped_dims(&ty, attrs)?;
-    let mut x = args[0];
-    for dim in dims.into_iter().filter(|&dim| ty.sizes.get(dim).is_some_and(|&size| size > 1)) {
-        let last = ty.sizes[dim] as i64 - 1;
-        let [start, end, step] = [last, -1, -1].map(Scalar::Int);
-        let index = graph.add(Op::Arange, &[], Arange { start, end, step, dtype: Some(DType::I64) }.into())?;
-        x = graph.add(Op::IndexSelect, &[x, index], Along { dim: dim as i64 }.into())?;
+    let is_flipped = |dim: usize| dims.contains(&dim) && ty.sizes[dim] > 1;
+    let (mut x, mut first) = (args[0], 0);
+    while first < ty.rank() {
+        let mut end = first + 1;
+        if is_flipped(first) {
+            let TensorType { sizes, strides, .. } = graph[x].ty.clone();
+            let layout = Layout { sizes, strides, offset: 0 };
+            let is_one = |end: usize| layout.view(&merged(&ty, first, end)).is_some();
+            while end < ty.rank() && is_flipped(end) && is_one(end + 1) {
+                end += 1;
+            }
+            x = reshaped(graph, x, &merged(&ty, first, end))?;
+            x = backwards(graph, x, first)?;
+            x = reshaped(graph, x, &ty.sizes)?;
+        }
+        first = end;
     }
     if x == args[0] { copied(graph, x) } else { Ok(x) }
+}
+
+/// The sizes with some neighbours as one dim.
+fn merged(ty: &TensorType, first: usize, end: usize) -> Sizes {
+    let (before, rest) = ty.sizes.split_at(first);
+    let (own, after) = rest.split_at(end - first);
+    before.iter().copied().chain([own.iter().product()]).chain(after.iter().copied()).collect()
+}
+
+fn reshaped(graph: &mut Graph, x: NodeId, sizes: &[usize]) -> Result<NodeId> {
+    if graph[x].ty.sizes[..] == *sizes { Ok(x) } else { graph.add(Op::View, &[x], Shape { size: ints(sizes) }.into()) }
+}
+
+/// Selects a dim by a descending index.
+fn backwards(graph: &mut Graph, x: NodeId, dim: usize) -> Result<NodeId> {
+    let last = graph[x].ty.sizes[dim] as i64 - 1;
+    let [start, end, step] = [last, -1, -1].map(Scalar::Int);
+    let index = graph.add(Op::Arange, &[], Arange { start, end, step, dtype: Some(DType::I64) }.into())?;
+    graph.add(Op::IndexSelect, &[x, index], Along { dim: dim as i64 }.into())
 }
 
 /// The sizes of the operand, with leading ones, and how often each is repeated.

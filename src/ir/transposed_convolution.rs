@@ -19,6 +19,9 @@ use smallvec::SmallVec;
 
 /// Most combinations of phases that are convolutions of their own.
 const PHASES: usize = 16;
+/// With so many channels per place, as at the end of a network for images, all columns have a fraction of the elements
+/// of the weight. Then they are added up, and the weight is not copied.
+const DEEP: usize = 4;
 
 /// Every `stride`-th element of a dim.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +76,10 @@ pub(super) fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convol
     let size = |d: usize| convolution.size(d, sizes[2 + d], kernel[2 + d]).expect("inference found a size");
     let wanted: PerDim = (0..n).map(size).collect();
     let counts = (0..n).map(|d| geometry.stride[d].min(wanted[d]));
-    if counts.clone().try_fold(1, usize::checked_mul).is_none_or(|count| count > PHASES) {
+    let n_places = sizes[2..].iter().product::<usize>();
+    let has_taps = kernel[2..].iter().any(|&taps| taps > 1);
+    let is_deep = has_taps && n_places.saturating_mul(DEEP) <= sizes[1] / geometry.groups;
+    if is_deep || counts.clone().try_fold(1, usize::checked_mul).is_none_or(|count| count > PHASES) {
         return added_up(x, weight, geometry, &wanted);
     }
     let phases: SmallVec<[Vec<Phase>; 3]> = counts
@@ -93,7 +99,7 @@ fn in_phases<'g>(
 ) -> Expr<'g> {
     let (sizes, kernel, n) = (x.sizes(), weight.sizes(), wanted.len());
     let x = readable(x, weight, geometry.groups, kernel[1]);
-    let reversed = weight.call(Op::Flip, &[], Dims { dims: (2..2 + n as i64).collect() }.into());
+    let reversed = reversed(weight, geometry.groups);
     let reaching = |d: usize| phases[d].iter().filter(|phase| phase.taps > 0);
     let before = |d: usize| -reaching(d).map(|phase| phase.start).min().unwrap_or(0);
     let after = |d: usize| reaching(d).map(Phase::end).max().unwrap_or(0) - sizes[2 + d] as i64;
@@ -121,11 +127,11 @@ fn in_phases<'g>(
             places = part(places, 2 + d, (phase.start + before(d)) as usize, length, 1);
             let last = phase.tap + (phase.taps - 1) * phase.step;
             let length = (phase.taps - 1) * phase.step + 1;
-            taps = part(taps, 2 + d, kernel[2 + d] - 1 - last, length, phase.step);
+            taps = part(taps, 3 + d, kernel[2 + d] - 1 - last, length, phase.step);
         }
         let windows = unfolded(places, &own.iter().map(Phase::windows).collect::<AllWindows>());
-        let n_taps: PerDim = own.iter().map(|phase| phase.taps).collect();
-        let one = product(windows, by_output(taps, geometry.groups, &n_taps), n);
+        let (taken, n_taps) = (taps.sizes(), own.iter().map(|phase| phase.taps).product::<usize>());
+        let one = product(windows, laid_out(taps, &[taken[0], taken[1], taken[2] * n_taps]), n);
         if one.sizes() == out {
             return one;
         }
@@ -146,21 +152,23 @@ fn added_up<'g>(x: Expr<'g>, weight: Expr<'g>, geometry: &Geometry, wanted: &[us
     let (samples, channels) = (sizes[0], sizes[1] / groups);
     let rows: usize = kernel[1..].iter().product();
     let n_places: usize = sizes[2..].iter().product();
-    let weight = laid_out(weight, &[1, *groups, channels, rows]).expand(&[samples, *groups, channels, rows]);
-    let weight = laid_out(weight, &[samples * groups, channels, rows]).transposed();
-    let x = laid_out(x, &[samples * groups, channels, n_places]);
-    let columns = weight.wide().matmul(x.wide());
-    let columns = laid_out(columns, &[&[samples, groups * kernel[1]], &kernel[2..], &sizes[2..]].concat());
-    // The places and the elements of each dim become neighbours.
-    let order = (0..n).flat_map(|d| [2 + n + d, 2 + d]);
-    let mut y = columns.permute(&[0, 1].into_iter().chain(order).collect::<SmallVec<[usize; 8]>>());
+    // Rows are places of all samples, and columns are what a channel gives. So the weight is read as it lies.
+    let x = laid_out(x, &[samples, *groups, channels, n_places]).permute(&[1, 0, 3, 2]);
+    let x = laid_out(x, &[*groups, samples * n_places, channels]);
+    let columns = x.wide().matmul(laid_out(weight, &[*groups, channels, rows]).wide());
+    let columns = laid_out(columns, &[&[*groups, samples], &sizes[2..], &kernel[1..]].concat());
+    // The places and the elements of each dim become neighbours, after samples, groups and channels.
+    let lead = [1, 0, 2 + n];
+    let order = (0..n).flat_map(|d| [2 + d, lead.len() + n + d]);
+    let mut y = columns.permute(&lead.into_iter().chain(order).collect::<SmallVec<[usize; 8]>>());
     for d in (0..n).rev() {
-        y = overlapped(y, 2 + 2 * d, stride[d], dilation[d]);
-        let missing = (padding[d] + wanted[d]).saturating_sub(y.sizes()[2 + 2 * d]);
-        y = padded(y, &around_dim(y.rank(), 2 + 2 * d, (0, missing as i64)), Scalar::Int(0));
-        y = part(y, 2 + 2 * d, padding[d], wanted[d], 1);
+        let at = lead.len() + 2 * d;
+        y = overlapped(y, at, stride[d], dilation[d]);
+        let missing = (padding[d] + wanted[d]).saturating_sub(y.sizes()[at]);
+        y = padded(y, &around_dim(y.rank(), at, (0, missing as i64)), Scalar::Int(0));
+        y = part(y, at, padding[d], wanted[d], 1);
     }
-    y
+    laid_out(y, &[&[samples, groups * kernel[1]], wanted].concat())
 }
 
 /// The padding of the dims from `dim` to the last, where only `dim` is padded.
@@ -212,12 +220,15 @@ fn dilated<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
     part(laid_out(groups, &joined), dim, 0, (size - 1) * step + 1, 1)
 }
 
-/// A `(C, M, taps…)` weight as `(groups, M, C / groups * taps)`.
-fn by_output<'g>(weight: Expr<'g>, groups: usize, taps: &[usize]) -> Expr<'g> {
+/// A `(C, M, taps…)` weight as `(groups, M, C / groups, taps…)` with the taps in reverse. It is copied once.
+fn reversed<'g>(weight: Expr<'g>, groups: usize) -> Expr<'g> {
     let sizes = weight.sizes();
-    let (channels, rows) = (sizes[0] / groups, sizes[1]);
-    let split = laid_out(weight, &[&[groups, channels, rows], taps].concat());
+    let (rows, taps) = (sizes[1], &sizes[2..]);
+    let split = laid_out(weight, &[&[groups, sizes[0] / groups, rows], taps].concat());
     let order: SmallVec<[usize; 6]> = [0, 2, 1].into_iter().chain(3..3 + taps.len()).collect();
-    let n_taps: usize = taps.iter().product();
-    laid_out(split.permute(&order), &[groups, rows, channels * n_taps])
+    let by_output = split.permute(&order);
+    if taps.iter().all(|&taps| taps == 1) {
+        return by_output;
+    }
+    by_output.call(Op::Flip, &[], Dims { dims: (3..3 + taps.len() as i64).collect() }.into())
 }

@@ -7,7 +7,7 @@
 use crate::effort::{is_single, seeds};
 use crate::values::{Numbers, bits, uniform};
 use opfuse::device::pool;
-use opfuse::nn::{Attention, Convolution, einsum};
+use opfuse::nn::{Attention, ConvTranspose, Convolution, einsum};
 use opfuse::{DType, Result, Tensor, cat, compile};
 
 /// A function of a batch of `(C, L)`.
@@ -23,7 +23,7 @@ fn sizes(x: &Tensor) -> [usize; 3] {
 }
 
 /// Functions that treat the rows of the batch alike.
-const FUNCTIONS: [(&str, Function); 29] = [
+const FUNCTIONS: [(&str, Function); 31] = [
     ("matmul", |x| x.matmul(&weight(&[sizes(x)[2], 37], x)?)),
     ("linear", |x| x.linear(&weight(&[19, sizes(x)[2]], x)?, Some(&weight(&[19], x)?))),
     ("linear of flat rows", |x| {
@@ -61,6 +61,15 @@ const FUNCTIONS: [(&str, Function); 29] = [
     ("conv2d", |x| {
         let options = Convolution { padding: 1.into(), ..Convolution::default() };
         x.unsqueeze(1)?.conv2d(&weight(&[3, 1, 3, 3], x)?, None, &options)
+    }),
+    ("conv1d of many channels and few places", |x| {
+        let options = Convolution { padding: 1.into(), ..Convolution::default() };
+        let [_, channels, length] = sizes(x);
+        x.transpose(1, 2)?.conv1d(&weight(&[6, length, channels.min(3)], x)?, None, &options)
+    }),
+    ("conv_transpose1d of many channels and few places", |x| {
+        let [_, channels, length] = sizes(x);
+        x.transpose(1, 2)?.conv_transpose1d(&weight(&[length, 3, channels.min(3)], x)?, None, &ConvTranspose::default())
     }),
     ("attention", |x| x.attention(x, x, &Attention::default())),
     ("causal attention", |x| x.attention(x, x, &Attention { is_causal: true, ..Attention::default() })),

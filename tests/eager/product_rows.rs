@@ -77,6 +77,27 @@ fn batches_and_threads_have_the_bits_of_the_chain() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn matrices_beside_one_left_operand_have_the_bits_of_each_alone() -> Result<()> {
+    for dtype in [DType::F32, DType::F64] {
+        for (batch, m, k, n) in [(2, 32, 32, 1), (8, 40, 70, 4), (5, 33, 300, 17), (3, 257, 64, 63), (2, 50, 50, 64)] {
+            let a = uniform(1, &[m, k], dtype)?;
+            let all = a.expand([batch as i64, m as i64, k as i64])?;
+            let stacked = uniform(2, &[batch, k, n], dtype)?;
+            let columns = uniform(2, &[batch, n, k], dtype)?.transpose(1, 2)?;
+            for (b, threads) in [(&stacked, 1), (&stacked, 3), (&columns, 1)] {
+                let whole = pool::with_threads(threads, || all.bmm(b))?;
+                for at in 0..batch as i64 {
+                    let alone = a.mm(&b.select(0, at)?)?;
+                    let case = format!("{dtype:?}: {at} of {batch} x {m} x {k} x {n}, {threads} threads");
+                    assert_eq!(bits(&whole.select(0, at)?), bits(&alone), "{case}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A matrix of 16-bit floats that lies by rows, by columns, apart, or as one row that is repeated.
 fn lying(lies: usize, seed: u64, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
     let (n, m) = (rows as i64, columns as i64);

@@ -28,6 +28,7 @@ use crate::codegen::vm::Isa;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, TensorType};
+use direct::MultiplyDirectly;
 use format::Format;
 use piece::{ProductPiece, even};
 use small::{Matrices, Small};
@@ -63,8 +64,8 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     let mut out = Array::new(Device::CPU, ty)?;
     let shape = shape([a.layout(), b.layout()], ty.dtype, ty.dtype);
     match ty.dtype {
-        DType::F32 => multiply::<f32>(a, b, &out, shape),
-        DType::F64 => multiply::<f64>(a, b, &out, shape),
+        DType::F32 => multiply::<f32>(a, b, &out, shape)?,
+        DType::F64 => multiply::<f64>(a, b, &out, shape)?,
         DType::F16 | DType::BF16 => unreachable!("16-bit results have 16-bit operands"),
         DType::U8 => fill(&mut out, &wrapping(a, b, shape, u8::wrapping_mul, u8::wrapping_add)),
         DType::I8 => fill(&mut out, &wrapping(a, b, shape, i8::wrapping_mul, i8::wrapping_add)),
@@ -134,11 +135,15 @@ impl Rows {
     }
 }
 
-fn multiply<T: Small>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
+fn multiply<T: Small + MultiplyDirectly>(a: &Array, b: &Array, out: &Array, shape: ProductShape) -> Result<()> {
     let ProductShape { batch, m, k, n, left, right, .. } = shape;
     let cut = Cut::new([batch, m, k, n]);
     if let Some(run) = small::function::<T>(Isa::best(), &shape) {
-        return multiply_small(run, a, b, out, shape, &cut);
+        multiply_small(run, a, b, out, shape, &cut);
+        return Ok(());
+    }
+    if windows::joins(&shape) {
+        return windows::of_matrices::<T>(a, b, out, &shape);
     }
     let one = |index: usize| {
         let (matrix, rows, columns) = cut.part(index);
@@ -167,6 +172,7 @@ fn multiply<T: Small>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
         }
     };
     pool::run(cut.parts(), cut.threads, &one);
+    Ok(())
 }
 
 /// Computes all matrices of a batch, some per part.

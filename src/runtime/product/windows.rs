@@ -10,17 +10,22 @@ use super::pack::pack;
 use super::piece::ProductPiece;
 use super::tile::{Kernels, Panels};
 use super::{Cut, WORTH_A_THREAD, pool, widened};
+use crate::codegen::product::ProductShape;
 use crate::codegen::vm::Isa;
-use crate::device::roomy;
+use crate::device::{Device, roomy};
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, WindowProduct};
-use crate::ir::{Attr, DType, FEW_ROWS, Layout, channels_are_last};
+use crate::ir::{Attr, DType, FEW_ROWS, Layout, Sizes, Strides, TensorType, channels_are_last};
 use crate::runtime::array::Array;
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Dims in front of the inner ones: samples and groups.
 const BATCH: usize = 2;
+/// With so many columns, a sample fills tiles, and its factors are mostly in a cache for the next one.
+const FEW_COLUMNS: usize = 64;
+/// Matrices with fewer rows or steps are multiplied before copies of their columns and results would be made.
+const LEAST_JOINED: usize = 32;
 
 /// Computes the product of `(samples, groups, M, K)` and windows `(samples, groups, inner…, columns…)` into `out`.
 ///
@@ -63,6 +68,27 @@ fn multiply<T: MultiplyDirectly>(
         Some(step) if operands.m > FEW_ROWS => operands.packed(step),
         Some(_) | None => operands.along(),
     }
+}
+
+/// Whether matrices of a batch that have the same left operand are multiplied as columns of one.
+pub(super) fn joins(shape: &ProductShape) -> bool {
+    let &ProductShape { batch, m, k, n, left, .. } = shape;
+    batch > 1 && left[0] == 0 && n < FEW_COLUMNS && m >= LEAST_JOINED && k >= LEAST_JOINED
+}
+
+/// Computes a product of a batch that [`joins`].
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn of_matrices<T: MultiplyDirectly>(a: &Array, b: &Array, out: &Array, shape: &ProductShape) -> Result<()> {
+    let &ProductShape { batch, m, k, n, left, right, .. } = shape;
+    let matrices = |array: &Array, [rows, columns]: [usize; 2], [matrix, row, column]: [usize; 3]| {
+        let sizes = Sizes::from_slice(&[batch, 1, rows, columns]);
+        let strides = Strides::from_slice(&[matrix, 0, row, column]);
+        array.with_layout(Layout { sizes, strides, offset: array.layout().offset })
+    };
+    let (a, b) = (matrices(a, [m, k], left), matrices(b, [k, n], right));
+    Operands::<T>::new(&a, &b, out, 1)?.packed(left[2])
 }
 
 /// The operands, the result, and their numbers.
@@ -137,11 +163,38 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
     }
 
     /// Packs panels of windows. The factors of a row are `step` apart.
+    ///
+    /// Samples of few columns that have the same factors are columns of one product, so that factors are read once.
     fn packed(&self, step: usize) -> Result<()> {
         let &Operands { left, windows, out, samples, groups, m, n, .. } = self;
+        let shares = left.layout().strides[0] == 0;
+        if samples == 1 || !shares || n >= FEW_COLUMNS {
+            return self.packed_into(out, samples, &self.columns, step);
+        }
+        let mut columns: SmallVec<[(usize, usize); 8]> =
+            SmallVec::from_slice(&[(samples, windows.layout().strides[0])]);
+        columns.extend_from_slice(&self.columns);
+        let rows = groups * m;
+        let joined = Array::new(Device::CPU, &TensorType::contiguous(out.dtype(), &[rows, samples, n]))?;
+        self.packed_into(&joined, 1, &columns, step)?;
+        for (row, sample) in (0..rows).flat_map(|row| (0..samples).map(move |sample| (row, sample))) {
+            let (from, to) = ((row * samples + sample) * n, (sample * rows + row) * n);
+            #[allow(unsafe_code, reason = "operands are raw pointers")]
+            // SAFETY: both are memory of `samples * rows * n` elements that nothing else uses.
+            unsafe {
+                std::ptr::copy_nonoverlapping(Self::at(&joined, from), Self::at(out, to), n);
+            }
+        }
+        Ok(())
+    }
+
+    /// Multiplies so many matrices of each group, which have these columns, into a dense result.
+    fn packed_into(&self, out: &Array, samples: usize, columns: &[(usize, usize)], step: usize) -> Result<()> {
+        let &Operands { left, windows, groups, m, .. } = self;
+        let n = columns.iter().map(|&(size, _)| size).product();
         let kernels = T::kernels(Isa::best());
         let (a, k) = (left.layout(), self.steps.count());
-        let table = WindowTable::new(&self.inner, &self.columns, kernels.lanes)?;
+        let table = WindowTable::new(&self.inner, columns, kernels.lanes)?;
         let cut = Cut::new([samples * groups, m, k, n]);
         let one = |index: usize| {
             let (matrix, rows, columns) = cut.part(index);
@@ -162,9 +215,9 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
             };
             #[allow(unsafe_code, reason = "pieces are raw pointers")]
             // SAFETY: the layouts of the operands are inside their storages, which they keep alive, and the table has
-            // only offsets of the windows' layout. Nothing writes the operands while a routine runs. `out` is memory of
-            // `samples * groups * m * n` elements that nothing else uses, and each index writes its own part. The level
-            // is one of this processor.
+            // only offsets of the windows' layout. Nothing writes the operands while a routine runs. The result is
+            // memory of `samples * groups * m * n` elements that nothing else uses, and each index writes its own part.
+            // The level is one of this processor.
             unsafe {
                 piece.multiply(kernels);
             }

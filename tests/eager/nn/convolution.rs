@@ -156,37 +156,56 @@ fn values_and_gradients_are_those_of_the_loops() {
     let mut n_run = 0;
     while n_run < 250 {
         let case = Case::random(&mut numbers);
-        let (x, weight) = (numbers.tensor(&case.input_sizes()), numbers.tensor(&case.weight_sizes()));
-        let Some(places) = case.places() else {
-            check_error(case.run(&x, &weight, None), &["convolution", "shape"]);
-            continue;
-        };
-        n_run += 1;
-        let out = case.output_sizes(places);
-        let bias = numbers.tensor(&out[1..2]);
-        let (xs, ws) = (elements(&x), elements(&weight));
-        let mut expected = vec![0.0; out.iter().product()];
-        case.each(places, |i, w, o| expected[o] += xs[i] * ws[w]);
-        let text = format!("{case:?}");
-        check(case.run(&x, &weight, None), &out, &expected, &text);
-        let plane = places[0] * places[1];
-        for (index, value) in expected.iter_mut().enumerate() {
-            *value += elements(&bias)[index / plane % out[1]];
-        }
-        check(case.run(&x, &weight, Some(&bias)), &out, &expected, &text);
-        let g = numbers.tensor(&out);
-        let gs = elements(&g);
-        let [mut by_x, mut by_w, mut by_b] = [vec![0.0; xs.len()], vec![0.0; ws.len()], vec![0.0; out[1]]];
-        case.each(places, |i, w, o| {
-            by_x[i] += ws[w] * gs[o];
-            by_w[w] += xs[i] * gs[o];
-        });
-        gs.iter().enumerate().for_each(|(index, g)| by_b[index / plane % out[1]] += g);
-        let found = case.gradients(&g, &x, &weight);
-        check(Ok(found[0].clone()), &case.input_sizes(), &by_x, &text);
-        check(Ok(found[1].clone()), &case.weight_sizes(), &by_w, &text);
-        check(Ok(found[2].clone()), &out[1..2], &by_b, &text);
+        n_run += usize::from(is_that_of_the_loops(&case, &mut numbers));
     }
+}
+
+/// Many channels of few places, as at the end of a network: the columns of a transposed convolution, also of one in a
+/// backward pass, are added up, and samples are columns of one product.
+#[test]
+fn deep_convolutions_are_those_of_the_loops() {
+    let mut numbers = Numbers(11);
+    let mut n_run = 0;
+    while n_run < 60 {
+        let case = Case { channels: [37, 40], ..Case::random(&mut numbers) };
+        if case.size.iter().product::<usize>() <= 9 {
+            n_run += usize::from(is_that_of_the_loops(&case, &mut numbers));
+        }
+    }
+}
+
+/// Compares values and gradients, or the error if no window fits. Whether one does.
+fn is_that_of_the_loops(case: &Case, numbers: &mut Numbers) -> bool {
+    let (x, weight) = (numbers.tensor(&case.input_sizes()), numbers.tensor(&case.weight_sizes()));
+    let Some(places) = case.places() else {
+        check_error(case.run(&x, &weight, None), &["convolution", "shape"]);
+        return false;
+    };
+    let out = case.output_sizes(places);
+    let bias = numbers.tensor(&out[1..2]);
+    let (xs, ws) = (elements(&x), elements(&weight));
+    let mut expected = vec![0.0; out.iter().product()];
+    case.each(places, |i, w, o| expected[o] += xs[i] * ws[w]);
+    let text = format!("{case:?}");
+    check(case.run(&x, &weight, None), &out, &expected, &text);
+    let plane = places[0] * places[1];
+    for (index, value) in expected.iter_mut().enumerate() {
+        *value += elements(&bias)[index / plane % out[1]];
+    }
+    check(case.run(&x, &weight, Some(&bias)), &out, &expected, &text);
+    let g = numbers.tensor(&out);
+    let gs = elements(&g);
+    let [mut by_x, mut by_w, mut by_b] = [vec![0.0; xs.len()], vec![0.0; ws.len()], vec![0.0; out[1]]];
+    case.each(places, |i, w, o| {
+        by_x[i] += ws[w] * gs[o];
+        by_w[w] += xs[i] * gs[o];
+    });
+    gs.iter().enumerate().for_each(|(index, g)| by_b[index / plane % out[1]] += g);
+    let found = case.gradients(&g, &x, &weight);
+    check(Ok(found[0].clone()), &case.input_sizes(), &by_x, &text);
+    check(Ok(found[1].clone()), &case.weight_sizes(), &by_w, &text);
+    check(Ok(found[2].clone()), &out[1..2], &by_b, &text);
+    true
 }
 
 #[test]
