@@ -6,6 +6,9 @@
 //!
 //! An overlay whose window is no box is an exception. Its operands are copied one after the other, the second over the
 //! first, and no other work joins them.
+//!
+//! Another one is a narrow frame of one number, as the padding of small images. Beside each row of an image there would
+//! be a few elements to write. So all elements are filled first, and the image is written over them.
 
 use super::index_map::{Coordinate, IndexMap, strides};
 use super::region::{Piece, Region, Value, Walk, place_piece};
@@ -15,22 +18,67 @@ use crate::ir::shape::{Sizes, normalize_dim};
 use crate::ir::{Graph, Meaning, NodeId, Scalar, TensorType};
 use smallvec::SmallVec;
 
-/// The regions of a piecewise node, in the order in which they must run. `contains` says which nodes they compute, and
-/// `outputs` which of these they write.
+/// Most boxes of several piecewise values that are computed together.
+const MOST_BOXES: usize = 16;
+
+/// The regions of some piecewise nodes of the same sizes, in the order in which they must run. `contains` says which
+/// nodes they compute, and `outputs` which of these they write.
 ///
 /// # Errors
 /// The reason why these nodes cannot be computed box by box.
 pub fn place_parts(
     graph: &Graph,
     contains: &dyn Fn(NodeId) -> bool,
-    node: NodeId,
+    nodes: &[NodeId],
     outputs: &[NodeId],
 ) -> Result<Vec<Region>, Reason> {
-    match pieces(graph, node) {
-        Some(pieces) => pieces.iter().map(|piece| place_piece(graph, contains, piece, outputs)).collect(),
-        None if outputs == [node] && graph[node].args.iter().all(|&arg| !contains(arg)) => Ok(copies(graph, node)),
-        None => Err(Reason::MovesElements),
+    let all: Option<Vec<Vec<Piece>>> = nodes.iter().map(|&node| pieces(graph, node)).collect();
+    let boxes = match (nodes, all) {
+        (&[node], Some(mut all)) if outputs == [node] => all.pop().map(|boxes| filled_first(graph, boxes)),
+        (_, Some(all)) => {
+            let regions = |boxes: Vec<Piece>| {
+                let pieces = all.concat();
+                boxes.iter().map(|piece| place_piece(graph, contains, piece, &pieces, outputs)).collect()
+            };
+            return refined(&all).ok_or(Reason::MovesElements).and_then(regions);
+        }
+        (_, None) => None,
+    };
+    match (boxes, nodes) {
+        (Some(boxes), _) => {
+            // A box that lies over another one is itself.
+            boxes.iter().map(|one| place_piece(graph, contains, one, std::slice::from_ref(one), outputs)).collect()
+        }
+        (None, &[node]) if outputs == [node] && graph[node].args.iter().all(|&arg| !contains(arg)) => {
+            Ok(copies(graph, node))
+        }
+        (None, _) => Err(Reason::MovesElements),
     }
+}
+
+/// The boxes in which every value is one operand: the intersections of their pieces. `None` if there are too many.
+fn refined(all: &[Vec<Piece>]) -> Option<Vec<Piece>> {
+    let (first, others) = all.split_first()?;
+    others.iter().try_fold(first.clone(), |boxes, pieces| {
+        let both = boxes.iter().flat_map(|one| pieces.iter().filter_map(|other| intersection(one, other)));
+        let both: Vec<Piece> = both.take(MOST_BOXES + 1).collect();
+        (both.len() <= MOST_BOXES).then_some(both)
+    })
+}
+
+/// The part of a piece that lies in another one.
+fn intersection(piece: &Piece, other: &Piece) -> Option<Piece> {
+    let mut both = piece.clone();
+    for dim in 0..both.sizes.len() {
+        let start = piece.start[dim].max(other.start[dim]);
+        let end = (piece.start[dim] + piece.sizes[dim]).min(other.start[dim] + other.sizes[dim]);
+        if start >= end {
+            return None;
+        }
+        both.from[dim] += start - piece.start[dim];
+        (both.start[dim], both.sizes[dim]) = (start, end - start);
+    }
+    Some(both)
 }
 
 /// The value of every element of `node`, if it is a fill. Regions then need not read it from memory.
@@ -61,6 +109,24 @@ fn pieces(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     };
     pieces.retain(|piece| !piece.sizes.contains(&0));
     Some(pieces)
+}
+
+/// Most bytes of a row of the result that is filled before another row is written over its middle.
+const NARROW: usize = 256;
+
+/// The boxes of a padded value with short rows: all of it, filled, and then the value. Others are the same.
+fn filled_first(graph: &Graph, boxes: Vec<Piece>) -> Vec<Piece> {
+    let [over, frame, ..] = &boxes[..] else { return boxes };
+    let (whole, under) = (&graph[over.node].ty, frame.operand);
+    let is_short = whole.sizes.last().is_some_and(|&row| row.saturating_mul(whole.dtype.size()) <= NARROW);
+    let is_beside = over.sizes.last() != whole.sizes.last();
+    let is_overlay = graph[over.node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Overlay));
+    if !is_overlay || !is_short || !is_beside || over.operand == under || filled_with(graph, under).is_none() {
+        return boxes;
+    }
+    let zeros = Sizes::from_elem(0, whole.rank());
+    let all = Piece { operand: under, start: zeros.clone(), from: zeros, sizes: whole.sizes.clone(), ..frame.clone() };
+    vec![all, over.clone()]
 }
 
 /// The box of an overlay's second operand, and those around it, if its window is a box.

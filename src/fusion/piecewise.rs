@@ -3,6 +3,10 @@
 //! A concatenation reads the results of its producers, and its users read its result again. Both can be computed box by
 //! box instead ([`super::parts`]). A producer is merged if its only user is in the unit. A user is merged if it is the
 //! only one, and reads the result at the same elements. Kernels with folds are not merged.
+//!
+//! Several piecewise values, such as the neighbours of a stencil by `roll`, are one unit. It has a kernel for each box
+//! in which every value is one operand. None of them may be made of another: an overlay hides elements, whose
+//! computation may fail, and it may be in place.
 
 use super::parts::place_parts;
 use super::refusals::Refusals;
@@ -11,7 +15,7 @@ use super::union::accept;
 use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
-use crate::ir::NodeId;
+use crate::ir::{Graph, NodeId};
 
 /// Merges producers and users into every piecewise unit. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
@@ -34,7 +38,7 @@ fn is_piecewise(units: &Units<'_>, unit: UnitId) -> bool {
 /// Merges one neighbour into a unit. Returns the merged unit.
 fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Option<UnitId> {
     for producer in units.predecessors(unit) {
-        if is_elementwise(units, producer) && is_used_only_by(units, producer, unit) {
+        if may_join(units, producer) && is_used_only_by(units, producer, unit) {
             match union(units, producer, unit) {
                 Ok(merged) => {
                     accept(units, producer, unit, merged, refusals);
@@ -48,7 +52,7 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
     users.sort_unstable();
     users.dedup();
     let &[user] = &users[..] else { return None };
-    if !is_elementwise(units, user) || units.leaves_and_returns(&[unit, user]) {
+    if !may_join(units, user) || units.leaves_and_returns(&[unit, user]) {
         return None;
     }
     match union(units, unit, user) {
@@ -63,9 +67,9 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
     }
 }
 
-/// Whether a unit is a kernel without folds.
-fn is_elementwise(units: &Units<'_>, unit: UnitId) -> bool {
-    units.unit(unit).region().is_some_and(|region| !region.has_folds())
+/// Whether a unit is a kernel without folds, or piecewise.
+fn may_join(units: &Units<'_>, unit: UnitId) -> bool {
+    is_piecewise(units, unit) || units.unit(unit).region().is_some_and(|region| !region.has_folds())
 }
 
 fn is_used_only_by(units: &Units<'_>, producer: UnitId, unit: UnitId) -> bool {
@@ -82,12 +86,34 @@ fn union(units: &Units<'_>, first: UnitId, second: UnitId) -> Result<Unit, Reaso
         return Err(Reason::GroupTooLarge);
     }
     let graph = units.graph;
-    let of_parts = |node: &&NodeId| role(graph, **node) == Role::Parts;
-    let whole = *nodes.iter().find(of_parts).expect("one of the two is piecewise");
+    let of_parts = |node: &NodeId| role(graph, *node) == Role::Parts;
+    let parts: Vec<NodeId> = nodes.iter().copied().filter(of_parts).collect();
+    if parts.windows(2).any(|two| graph[two[0]].ty.sizes != graph[two[1]].ty.sizes) {
+        return Err(Reason::DifferentRows);
+    }
+    if parts.len() > 1 && has_chain(graph, &nodes, &parts) {
+        return Err(Reason::MovesElements);
+    }
     let outputs = units.outputs_of(&nodes);
     let contains = |node| nodes.binary_search(&node).is_ok();
-    let regions = place_parts(graph, &contains, whole, &outputs)?;
+    let regions = place_parts(graph, &contains, &parts, &outputs)?;
     let merged = Unit { kind: UnitKind::Parts(regions), nodes, outputs };
     units.pays(&merged, first, second)?;
     Ok(merged)
+}
+
+/// Whether one of `parts` is made of another, through any of these nodes, which are sorted.
+fn has_chain(graph: &Graph, nodes: &[NodeId], parts: &[NodeId]) -> bool {
+    // Operands come before users.
+    let mut made_of_parts = vec![false; nodes.len()];
+    for (at, &node) in nodes.iter().enumerate() {
+        let is_made = |arg: &NodeId| nodes.binary_search(arg).is_ok_and(|at| made_of_parts[at]);
+        let reads = graph[node].args.iter().any(is_made);
+        let is_part = parts.contains(&node);
+        if is_part && reads {
+            return true;
+        }
+        made_of_parts[at] = is_part || reads;
+    }
+    false
 }

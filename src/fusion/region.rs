@@ -147,7 +147,8 @@ impl Piece {
     }
 }
 
-/// Lays nodes over the loops of one box of a piecewise value. Every output has the sizes of that value.
+/// Lays nodes over the loops of one box of a piecewise value. Every output has the sizes of that value. `pieces` are
+/// those of all piecewise values among the nodes.
 ///
 /// # Errors
 /// The reason why they cannot be computed box by box.
@@ -155,10 +156,11 @@ pub fn place_piece(
     graph: &Graph,
     contains: &dyn Fn(NodeId) -> bool,
     piece: &Piece,
+    pieces: &[Piece],
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
     let region = Region { rows: wide(&piece.sizes), ..Region::default() };
-    let mut placer = Placer { piece: Some(piece), ..Placer::new(graph, contains, region, outputs.len()) };
+    let mut placer = Placer { pieces, ..Placer::new(graph, contains, region, outputs.len()) };
     let map = placer.maps.id(piece.map(&piece.start));
     for &output in outputs {
         if graph[output].ty.sizes != graph[piece.node].ty.sizes {
@@ -219,8 +221,8 @@ struct Placer<'a> {
     placed: FxHashMap<(NodeId, MapId), ValueId>,
     /// The first fold, whose operand defines rows and inner elements.
     fold: Option<NodeId>,
-    /// The box of a piecewise value that is computed.
-    piece: Option<&'a Piece>,
+    /// The pieces of piecewise values.
+    pieces: &'a [Piece],
     /// Whether a dimension may be walked by several loops.
     is_finer: bool,
 }
@@ -241,7 +243,7 @@ fn suffix_products(sizes: &[usize], size: usize) -> impl Iterator<Item = usize> 
 impl<'a> Placer<'a> {
     fn new(graph: &'a Graph, contains: &'a dyn Fn(NodeId) -> bool, region: Region, n_nodes: usize) -> Placer<'a> {
         let placed = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
-        Placer { graph, contains, region, maps: Maps::default(), placed, fold: None, piece: None, is_finer: false }
+        Placer { graph, contains, region, maps: Maps::default(), placed, fold: None, pieces: &[], is_finer: false }
     }
 
     /// A placer with the loops of the first fold, or of the first output.
@@ -456,8 +458,8 @@ impl<'a> Placer<'a> {
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
-            Meaning::Concat | Meaning::Overlay if self.piece.is_some_and(|piece| piece.node == node) => {
-                self.of_piece(map)
+            Meaning::Concat | Meaning::Overlay if self.pieces.iter().any(|piece| piece.node == node) => {
+                self.of_piece(node, map)
             }
             Meaning::Concat | Meaning::Overlay | Meaning::Window(_) | Meaning::Decompose(_) | Meaning::Routine(_) => {
                 Err(Reason::OpaqueOp)
@@ -465,15 +467,24 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// The piecewise value, which is its operand in this box. A read at other elements would need other operands.
-    fn of_piece(&mut self, map: MapId) -> Result<ValueId, Reason> {
-        match self.piece {
-            Some(piece) if self.maps[map] == piece.map(&piece.start) => {
-                let from = self.maps.id(piece.map(&piece.from));
-                self.value(piece.operand, from)
-            }
-            Some(_) | None => Err(Reason::MovesElements),
+    /// A piecewise value, which is an operand of it in this box. Elements of several operands are no value.
+    fn of_piece(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
+        let (map, loops) = (&self.maps[map], &self.region.rows);
+        let last = |coordinate: &Coordinate| {
+            let reach = coordinate.terms.iter().map(|&(dim, step)| step * (loops[dim as usize] - 1));
+            coordinate.start + reach.sum::<usize>()
+        };
+        let has_all = |piece: &&Piece| {
+            let mut dims = map.iter().zip(piece.start.iter().zip(&piece.sizes));
+            piece.node == node && dims.all(|(at, (&start, &size))| at.start >= start && last(at) < start + size)
+        };
+        let piece = self.pieces.iter().find(has_all).ok_or(Reason::MovesElements)?;
+        let mut from = map.clone();
+        for (at, (&start, &from)) in from.iter_mut().zip(piece.start.iter().zip(&piece.from)) {
+            at.start = at.start - start + from;
         }
+        let from = self.maps.id(from);
+        self.value(piece.operand, from)
     }
 
     fn walk(&self, node: NodeId, map: &IndexMap, gather: Option<(usize, usize)>) -> Walk {

@@ -155,7 +155,7 @@ impl<'g> Units<'g> {
                     }
                     Role::Product => self.add_single(node, UnitKind::Product),
                     Role::Parts => {
-                        let regions = place_parts(self.graph, &|other| other == node, node, &[node]);
+                        let regions = place_parts(self.graph, &|other| other == node, &[node], &[node]);
                         let regions = regions.expect("operands in memory can be copied part by part");
                         self.add_single(node, UnitKind::Parts(regions));
                     }

@@ -234,7 +234,7 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
         StepKind::Product => alone && anchors == 1,
         StepKind::Routine => alone && count(Sort::Opaque) == 1,
         StepKind::Kernel(_) => of(&[&light[..], &[Sort::Fold]].concat()),
-        StepKind::Parts(_) => parts == 1 && of(&[&light[..], &[Sort::Parts]].concat()),
+        StepKind::Parts(_) => parts > 0 && of(&[&light[..], &[Sort::Parts]].concat()),
         StepKind::Blocks(_) => anchors > 0 && of(&[&light[..], &[Sort::Fold, Sort::Anchor]].concat()),
     };
     if !fits {
