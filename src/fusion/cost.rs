@@ -14,6 +14,7 @@ use super::unit::{Blocks, Unit, UnitKind};
 use super::work::{NodeWork, Work};
 use crate::error::Reason;
 use crate::ir::{DType, Graph, Meaning, NodeId, Routine};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -129,7 +130,9 @@ impl<'g> CostModel<'g> {
     /// How long blocks of rows take. Members run one after the other. Only values outside of blocks are moved through
     /// memory, and right operands once per block.
     pub fn blocks(&self, blocks: &Blocks) -> Nanos {
-        let n_blocks = blocks.rows.div_ceil(blocks.height.max(1)).max(1);
+        // Blocks of a matrix, and of all matrices: a block has rows of one.
+        let of_matrix = blocks.rows.div_ceil(blocks.height.max(1)).max(1);
+        let n_blocks = blocks.batches.max(1) * of_matrix;
         let rates = &self.rates;
         let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.view_base(node));
         let held: usize = blocks.inner.iter().map(|&(node, _)| self.graph[node].ty.bytes()).sum::<usize>() / n_blocks;
@@ -152,13 +155,13 @@ impl<'g> CostModel<'g> {
                         let step = walk.strides.last().copied().unwrap_or(0);
                         touch(walk.node, crosses_lines(step, self.graph[walk.node].ty.dtype));
                     }
-                    rates.computing(self.work(region, None))
+                    rates.computing(self.work(region, None)) + ROW_START * short_rows(region) as f64
                 }
                 None => {
                     let node = member.nodes[0];
                     let [left, right] = [self.graph[node].args[0], self.graph[node].args[1]];
                     let packed = self.graph[right].ty.bytes();
-                    time += rates.moving(2 * (n_blocks - 1) * packed, packed);
+                    time += rates.moving(2 * (of_matrix - 1) * packed, packed);
                     [left, right, node].into_iter().for_each(|node| touch(node, false));
                     self.multiplying(node)
                 }
@@ -244,6 +247,28 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     }
     let [together, apart] = [together, apart].map(|time| Duration::from_nanos(time.round() as u64));
     Err(Reason::ModelledSlower { together, apart })
+}
+
+/// How long machine code takes to start a row.
+const ROW_START: Nanos = 20.0;
+/// Rows of fewer elements are short.
+const SHORT_ROW: usize = 8;
+
+/// The rows of a kernel whose loops are kept in their order, if they are short: a kernel of its own would take a longer
+/// loop for its vectors.
+fn short_rows(region: &Region) -> usize {
+    let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
+    let walks = || region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk));
+    let Some((mut row, outer)) = loops.split_last().map(|(&row, outer)| (row, outer)) else { return 0 };
+    let mut rows: usize = outer.iter().product();
+    // Neighbouring loops are one, where every access goes through them as one.
+    for at in (0..outer.len()).rev() {
+        if walks().any(|walk| walk.strides[at] != loops[at + 1] * walk.strides[at + 1]) {
+            break;
+        }
+        (row, rows) = (row * outer[at], rows / outer[at].max(1));
+    }
+    if row < SHORT_ROW { rows } else { 0 }
 }
 
 /// The loop with the smallest stride other than 0.

@@ -424,6 +424,11 @@ pub(super) fn threshold<'r>(x: Sym<'r>, threshold: Scalar, value: Scalar) -> Sym
     x.prim(Prim::Le, &[number(x, threshold)]).then(number(x, value), x)
 }
 
+/// `a b + c`, rounded once.
+pub(super) fn fma<'r>(a: Sym<'r>, b: Sym<'r>, c: Sym<'r>) -> Sym<'r> {
+    a.fma(b, c)
+}
+
 /// Linear interpolation, computed from the nearer end, so that it is exact at both ends.
 pub(super) fn lerp<'r>(start: Sym<'r>, end: Sym<'r>, weight: Sym<'r>) -> Sym<'r> {
     let difference = end - start;

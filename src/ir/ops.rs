@@ -278,6 +278,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::FloatOnly, |x, _| lerp(x[0], x[1], x[2])),
                     derivative: Derivative::Pointwise(pointwise::lerp),
                 };
+                /// `self * other + addend`, rounded once.
+                Fma = Row {
+                    name: "_fma",
+                    schema: Schema::Text("_fma(Tensor self, Tensor other, Tensor addend) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| fma(x[0], x[1], x[2])),
+                    derivative: Derivative::Pointwise(pointwise::fma),
+                };
                 /// `self + value * tensor1 * tensor2`.
                 Addcmul { value: Scalar = Scalar::Int(1) } = Row {
                     name: "addcmul",

@@ -22,9 +22,11 @@ mod once_wrong;
 mod ops;
 #[path = "../common/panics.rs"]
 mod panics;
+mod pieces;
 mod random;
 mod reference;
 mod routines;
+mod short_products;
 mod short_sums;
 mod shrink;
 mod values;
@@ -100,6 +102,29 @@ fn graphs_that_were_wrong_once_stay_right() {
 fn short_sums_have_eagers_bits() {
     for (what, graph, few) in short_sums::sums() {
         assert!(short_sums::is_unrolled(&graph, few), "{what}\n{graph}");
+        check_graph(&what, &graph);
+    }
+}
+
+#[test]
+fn short_products_have_eagers_bits() {
+    for (what, graph, is_unrolled) in short_products::products() {
+        assert_eq!(short_products::is_unrolled(&graph), is_unrolled, "{what}\n{graph}");
+        check_graph(&what, &graph);
+    }
+}
+
+#[test]
+fn rows_in_pieces_have_eagers_bits() {
+    for (what, graph) in pieces::rows() {
+        check_graph(&what, &graph);
+    }
+}
+
+#[test]
+fn piecewise_values_are_one_kernel_with_eagers_bits() {
+    for (what, graph, n_steps) in pieces::values() {
+        assert_eq!(pieces::steps(&graph), n_steps, "{what}\n{graph}");
         check_graph(&what, &graph);
     }
 }

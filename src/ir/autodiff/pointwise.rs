@@ -137,6 +137,11 @@ pub fn lerp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(grad * (1.0 - weight)), Some(grad * weight), Some(grad * (end - start))]
 }
 
+/// Of `a b + c`.
+pub fn fma<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad * call.args[1]), Some(call.grad * call.args[0]), Some(call.grad)]
+}
+
 /// Of `x + value a b`.
 pub fn addcmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let scaled = call.grad.scaled(Addcmul::read(call.attrs).value);

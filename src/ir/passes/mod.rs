@@ -13,6 +13,7 @@ mod split;
 mod stages;
 mod table;
 mod unroll;
+mod unroll_products;
 mod windows;
 
 pub use decompose::decompose;
@@ -25,4 +26,5 @@ pub use split::{Halves, Kept, extract, split};
 pub use stages::{Stage, StageInput, Stages, stages};
 pub use table::{PASSES, Pass, Target, passes_for};
 pub use unroll::unroll;
+pub use unroll_products::unroll_products;
 pub use windows::copy_windows;

@@ -6,6 +6,7 @@
 
 use super::{
     copy_windows, decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
+    unroll_products,
 };
 use crate::error::{Error, Result};
 use crate::ir::graph::Graph;
@@ -37,6 +38,7 @@ const ALL: &[Target] = &[Target::Cpu, Target::Gpu];
 pub static PASSES: &[Pass] = &[
     Pass { name: "decompose", targets: ALL, run: decompose },
     Pass { name: "copy_windows", targets: &[Target::Gpu], run: copy_windows },
+    Pass { name: "unroll_products", targets: ALL, run: unroll_products },
     Pass { name: "eliminate_common", targets: ALL, run: |graph| Ok(eliminate_common(graph)) },
     Pass { name: "fold_constants", targets: ALL, run: |graph| Ok(fold_constants(graph)) },
     Pass { name: "simplify", targets: ALL, run: |graph| Ok(simplify(graph)) },

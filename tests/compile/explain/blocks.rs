@@ -41,6 +41,8 @@ const CASES: &[Case] = &[
     Case {
         name: "rows of a megabyte",
         sizes: &[&[17, 1], &[1, 200_000]],
+        function: |x| Ok(vec![x[0].mm(&x[1])?.sum(-1, false)?]),
+        ends: ("mm", "sum"),
         kind: "block_too_large",
         text: "16 rows and 12800064 bytes",
         ..CASE

@@ -1,0 +1,94 @@
+//! What is computed piece by piece: rows of several loops, which machine code reads from packed copies, and piecewise
+//! values, of which several are computed together.
+
+use opfuse::internals::compile::pipeline::build;
+use opfuse::internals::fusion::Options;
+use opfuse::internals::fusion::StepKind;
+use opfuse::ir::{DType, Graph};
+
+/// Statistics of channels over images of several sizes, and what is done with them, as in a backward pass of batch
+/// norm: operands that differ in every element, by image, by channel, or backwards, and 16-bit floats and integers.
+pub(crate) fn rows() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for (dtype, other) in [(DType::F32, DType::F32), (DType::F32, DType::BF16), (DType::F64, DType::I32)] {
+        for (images, channels, height, width) in
+            [(1, 3, 2, 5), (2, 9, 1, 1), (3, 17, 1, 3), (2, 9, 2, 2), (5, 10, 3, 3), (3, 11, 9, 15), (2, 8, 13, 40)]
+        {
+            let all = format!("{images},{channels},{height},{width}");
+            let (plane, count) = (height * width, images * height * width);
+            // Every second element, so that copies gather.
+            let apart = format!("{},{},{},2", 2 * channels * plane, 2 * plane, 2 * width);
+            let text = format!(
+                "n0 = input: {dtype}[{all}]
+                 n1 = input: {other}[{all}:{apart}]
+                 n2 = input: {dtype}[{images},{channels},1,1]
+                 n3 = input: {dtype}[1,{channels},1,1]
+                 n4 = mul(n0, n1): {dtype}[{all}]
+                 n5 = add(n4, n2; 1): {dtype}[{all}]
+                 n6 = sum(n5; [0, 2, 3], true, none): {dtype}[1,{channels},1,1]
+                 n7 = number {count}.0: f64[]#
+                 n8 = div(n6, n7): {dtype}[1,{channels},1,1]
+                 n9 = sub(n5, n8; 1): {dtype}[{all}]
+                 n10 = mul(n9, n3): {dtype}[{all}]
+                 n11 = amax(n10; [0, 2, 3], false): {dtype}[{channels}]
+                 return n10, n6, n11"
+            );
+            let graph = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+            graphs.push((format!("{dtype} and {other} [{all}]"), graph));
+        }
+    }
+    graphs
+}
+
+/// Graphs of several piecewise values, and how many steps they need.
+pub(crate) fn values() -> Vec<(&'static str, Graph, usize)> {
+    let graphs = [
+        (
+            "neighbours on a ring, in both dims",
+            "n0 = input: f32[40,50]
+             n1 = slice(n0; 0, 39, 40, 1): f32[1,50]
+             n2 = slice(n0; 0, 0, 39, 1): f32[39,50]
+             n3 = cat(n1, n2; 0): f32[40,50]
+             n4 = slice(n0; 0, 1, 40, 1): f32[39,50]
+             n5 = slice(n0; 0, 0, 1, 1): f32[1,50]
+             n6 = cat(n4, n5; 0): f32[40,50]
+             n7 = slice(n0; 1, 49, 50, 1): f32[40,1:50,1]
+             n8 = slice(n0; 1, 0, 49, 1): f32[40,49:50,1]
+             n9 = cat(n7, n8; 1): f32[40,50]
+             n10 = add(n3, n6; 1): f32[40,50]
+             n11 = add(n10, n9; 1): f32[40,50]
+             n12 = sub(n11, n0; 1): f32[40,50]
+             return n12",
+            1,
+        ),
+        (
+            "a padded value over another one, which is also a result",
+            "n0 = input: f32[3,8,9]
+             n1 = input: f32[3,10,11]
+             n2 = abs(n0): f32[3,8,9]
+             n3 = constant_pad_nd(n2; [1, 1, 1, 1], 0.5): f32[3,10,11]
+             n4 = slice(n1; 1, 2, 10, 1): f32[3,8,11:110,11,1]
+             n5 = constant_pad_nd(n4; [0, 0, 2, 0], -1.0): f32[3,10,11]
+             n6 = mul(n3, n5): f32[3,10,11]
+             n7 = add(n6, n1; 1): f32[3,10,11]
+             return n7, n3",
+            2,
+        ),
+        (
+            "a narrow frame around what is computed",
+            "n0 = input: f32[5,7,6,3]
+             n1 = exp(n0): f32[5,7,6,3]
+             n2 = constant_pad_nd(n1; [2, 1, 1, 1], 0.0): f32[5,7,8,6]
+             return n2",
+            1,
+        ),
+    ];
+    let parsed = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+    graphs.into_iter().map(|(what, text, n_steps)| (what, parsed(text), n_steps)).collect()
+}
+
+/// The steps of the plan besides views.
+pub(crate) fn steps(graph: &Graph) -> usize {
+    let built = build(graph.clone(), &Options::default(), None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    built.plan.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count()
+}
