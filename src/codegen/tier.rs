@@ -68,7 +68,12 @@ impl Tier {
             is_far(access) && !transposed.contains(&slot) && !gathered.contains(&slot)
         };
         let outputs = (kernel.operands.len()..).zip(&geometry.outputs);
-        let jumps = geometry.operands.iter().enumerate().chain(outputs).any(is_uncovered);
+        let n_jumps =
+            geometry.operands.iter().enumerate().chain(outputs).filter(|&access| is_uncovered(access)).count();
+        // The lines of a packed row stay in a cache until the next rows have read the rest of them.
+        let lines = n_jumps.saturating_mul(geometry.n_inner()).saturating_mul(CACHE_LINE);
+        let is_packed = geometry.inner.len() > 1 && is_worth_packing(kernel, geometry) && lines <= MOST_PACKED;
+        let jumps = n_jumps > 0 && !is_packed;
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;
         // The vm reads strided elements one by one.

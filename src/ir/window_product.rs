@@ -65,7 +65,7 @@ const LANES: usize = 8;
 /// Whether a product of so many rows reads windows with channels last where they lie: rows are lanes, or groups of one
 /// row and channel.
 pub(crate) fn reads_channels_last(groups: usize, channels: usize, m: usize) -> bool {
-    m >= LANES || m == 1 && groups > 1 && channels == 1
+    m >= LANES || m == 1 && groups >= LANES && channels == 1
 }
 
 /// Whether the channels of windows with `n` inner dims are last in memory, for a product of `m` rows. Then those of the

@@ -17,15 +17,34 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
         let layout = operands.inputs.array(operand).layout();
         let (index, size) = (Index::of(operands.inputs, operand), sizes[operand]);
         let low = if wraps { -size } else { 0 };
-        let mut to = to.iter_mut();
-        StridedWalk::new(&layout.sizes, [&layout.strides]).try_each(|[at]| {
+        let checked = |at: usize| {
             let got = index.at(at);
             if got < low || got >= size {
                 let what = format!("index of dimension {operand} with size {size} is");
                 return Err(Error::out_of_range(op.name(), what, [low, size - 1], got));
             }
-            if let Some(to) = to.next() {
-                *to = *to * size + if got < 0 { got + size } else { got };
+            Ok(if got < 0 { got + size } else { got })
+        };
+        let mut rest = &mut *to;
+        StridedWalk::new(&layout.sizes, [&layout.strides]).try_lines(|[start], line| {
+            let (to, after) = std::mem::take(&mut rest).split_at_mut(line.len);
+            rest = after;
+            if line.steps == [0] {
+                // The same index, as along a dim that another operand has.
+                let got = checked(start)?;
+                to.iter_mut().for_each(|to| *to = *to * size + got);
+                return Ok(());
+            }
+            // Without a call or an exit per element, the compiler makes vectors of it.
+            if let (Index::Wide(all), [1]) = (index, line.steps) {
+                let own = &all[start..start + line.len];
+                if own.iter().fold(true, |fits, &got| fits & (got >= low) & (got < size)) {
+                    to.iter_mut().zip(own).for_each(|(to, &got)| *to = *to * size + got + (got >> 63 & size));
+                    return Ok(());
+                }
+            }
+            for (nth, to) in to.iter_mut().enumerate() {
+                *to = *to * size + checked(start + nth * line.steps[0])?;
             }
             Ok(())
         })?;

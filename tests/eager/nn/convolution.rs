@@ -174,6 +174,18 @@ fn deep_convolutions_are_those_of_the_loops() {
     }
 }
 
+/// Small images with a channel per group: channels become last in memory meanwhile, if there are enough of them.
+#[test]
+fn depthwise_convolutions_of_small_images_are_those_of_the_loops() {
+    let mut numbers = Numbers(13);
+    let mut n_run = 0;
+    while n_run < 120 {
+        let groups = 6 + numbers.below(30);
+        let case = Case { groups, channels: [1, 1], ..Case::random(&mut numbers) };
+        n_run += usize::from(is_that_of_the_loops(&case, &mut numbers));
+    }
+}
+
 /// Compares values and gradients, or the error if no window fits. Whether one does.
 fn is_that_of_the_loops(case: &Case, numbers: &mut Numbers) -> bool {
     let (x, weight) = (numbers.tensor(&case.input_sizes()), numbers.tensor(&case.weight_sizes()));
