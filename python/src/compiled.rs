@@ -9,6 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A function that a compiled one and its programs share. Python's collector takes it away from a cycle.
@@ -30,6 +31,7 @@ impl Shared {
 /// A Python function. Its arguments are a tuple of the positional ones and a dict of the others.
 pub struct PyFunction {
     function: Shared,
+    name: &'static str,
     /// How results are flattened.
     flatten: fn(&Bound<'_, PyAny>) -> PyResult<Tree>,
 }
@@ -49,6 +51,24 @@ impl Function<Trees> for PyFunction {
             (self.flatten)(&result)
         })
     }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The name that a function has in its module. Names live as long as the process; each is kept once.
+fn name_of(function: &Bound<'_, PyAny>) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let name = function.getattr("__qualname__").and_then(|name| name.extract::<String>());
+    let name = name.unwrap_or_else(|_| function.get_type().to_string());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(&*name) {
+        return known;
+    }
+    let name: &'static str = name.leak();
+    names.insert(name);
+    name
 }
 
 /// Runs Python inside a call of the crate. An exception is kept until that call has returned.
@@ -101,8 +121,9 @@ impl PyCompiled {
         let numbers = [("strict", Numerics::Strict), ("fast", Numerics::Fast)];
         options.numerics = numerics.map(|name| chosen(py, "numerics", name, &numbers)).transpose()?;
         options.capacity = capacity.unwrap_or(options.capacity);
+        let name = name_of(function.bind(py));
         let function = Shared::new(function);
-        let compiled = compile_with(PyFunction { function: function.clone(), flatten }, options);
+        let compiled = compile_with(PyFunction { function: function.clone(), name, flatten }, options);
         Ok(PyCompiled { compiled, function, is_watched: watch })
     }
 
@@ -325,9 +346,9 @@ pub fn _vmap<'py>(
     let inputs = flatten_once((args, kwargs).into_pyobject(py)?.as_any())?;
     forget_kept();
     let out_dims = out_dims.map_or(MapDims::All(Some(0)), MapDims::Each);
-    let mapped = opfuse::vmap::<Trees, _>(PyFunction { function: Shared::new(function), flatten: flatten_once })
-        .in_dims(in_dims)
-        .out_dims(out_dims);
+    let name = name_of(function.bind(py));
+    let function = PyFunction { function: Shared::new(function), name, flatten: flatten_once };
+    let mapped = opfuse::vmap::<Trees, _>(function).in_dims(in_dims).out_dims(out_dims);
     let output = py.detach(|| mapped.randomness(randomness).call(&inputs)).or_raise(py)?;
     unflatten(py, output)
 }

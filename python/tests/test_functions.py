@@ -41,11 +41,12 @@ def test_compile_keeps_bits_and_structure():
 def test_profile_says_what_a_function_runs():
     parameters, x = sample()
     fast = opfuse.compile(layer)
-    fast(parameters, x)
+    fast(parameters, x, scale=1.0)
     result, profile = opfuse.profile(fast, parameters, x, scale=1.0)
     assert result["y"].tolist() == layer(parameters, x, scale=1.0)["y"].tolist()
     rows = json.loads(profile.to_json())["rows"]
-    assert any(row["kind"] == "kernel" and row["calls"] == 1 for row in rows)
+    kernels = [row for row in rows if row["kind"] == "kernel"]
+    assert kernels and all(row["name"].endswith(" of layer") and row["calls"] == 1 for row in kernels)
     assert 0 < profile.covered <= profile.wall
     assert "kernel" in str(profile) and "<iframe" in profile._repr_html_()
     assert json.loads(profile.to_chrome_trace())["traceEvents"]

@@ -135,7 +135,7 @@ fn has_gathers(kernel: &Kernel) -> bool {
 /// Whether rows of several loops are copied to contiguous memory (`native::packed`): the copies must stay in a
 /// second-level cache. The vm starts each instruction anew for every piece of a row, which takes up to eight times as
 /// long: the backward pass of batch norm over small images
-/// (`python/benches/torch_compile.py --nets --only "mobilenet_v3_small 8x96"`).
+/// (`python/benches/torch_compile.py --nets --models "mobilenet_v3_small 8x96"`).
 fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
     let operands = kernel.operands.iter().map(|operand| operand.dtype.size());
     let bytes: usize = operands.chain(kernel.outputs.iter().map(|output| output.dtype.size())).sum();

@@ -22,7 +22,6 @@ use crate::transforms::tracer::Captured;
 use crate::transforms::tracer::GradientsBefore;
 use crate::transforms::tracer::Reads;
 use crate::transforms::tracer::{First, Runner};
-use std::any::type_name;
 use std::sync::Arc;
 
 /// A trace, and the positions of its gradients.
@@ -60,7 +59,7 @@ pub(super) fn first<A, F: Function<A>>(
     runner: Arc<dyn Runner>,
     reads: Reads,
 ) -> Result<First<F::Output>> {
-    let _span = profiled::captures(type_name::<F>());
+    let _span = profiled::captures(function.name());
     let apply = |handles: &[Tensor]| applied(function, &inputs.with_tensors(handles));
     let tensors = |output: &F::Output| {
         let mut tensors = Flat::of(output).tensors.into_vec();
@@ -80,7 +79,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     before: GradientsBefore,
     changing: &[usize],
 ) -> Result<Capture> {
-    let _span = profiled::captures(type_name::<F>());
+    let _span = profiled::captures(function.name());
     let traced = |handles: &[Tensor]| {
         let mut outputs = Flat::of(&applied(function, &inputs.with_tensors(handles))?);
         let n_results = outputs.tensors.len();

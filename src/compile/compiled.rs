@@ -31,7 +31,6 @@ use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
 use crate::transforms::tracer::{Draws, First, GradientsBefore, NoTrace, Reads};
 use smallvec::SmallVec;
-use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -63,7 +62,7 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
 
 /// Like [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
-    let segments = Arc::new(Segments::new(&options, type_name::<F>()));
+    let segments = Arc::new(Segments::new(&options, function.name()));
     let cells = Mutex::new(Cells::new(options.capacity));
     Compiled { function, options, cells, segments, arguments: PhantomData }
 }
@@ -159,7 +158,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// How graphs for these inputs are built.
     fn settings(&self, inputs: &Flat) -> Settings {
         let device = capture::gpu_of(&inputs.tensors);
-        Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, type_name::<F>()) }
+        Settings { device, numerics: current_numerics(), ..Settings::of(&self.options, self.function.name()) }
     }
 
     /// A call whose program belongs in `cell`.

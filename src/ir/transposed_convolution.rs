@@ -6,7 +6,8 @@
 //! elements of the phases. An element is one chain over channels and taps, as in every other convolution.
 //!
 //! Where there are many phases, each has few taps. Then all taps are multiplied at once by all places, and the columns
-//! are added up where windows overlap (`col2im`).
+//! are added up where windows overlap (`col2im`). So it is where there are few places for many channels: the weight is
+//! then not copied in reverse.
 
 use super::attrs::{self, Dims, ints};
 use super::autodiff::Expr;

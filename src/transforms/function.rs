@@ -8,6 +8,7 @@ use crate::ir::Scalar;
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Parts, TensorStruct, Words};
 use smallvec::SmallVec;
+use std::any::type_name;
 
 /// A function over tensors. `A` marks its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
 #[diagnostic::on_unimplemented(
@@ -26,6 +27,11 @@ pub trait Function<A>: Send + Sync {
     /// # Errors
     /// If the function fails, or if the inputs do not fit its arguments.
     fn apply(&self, inputs: &Flat) -> Result<Self::Output>;
+
+    /// What reports and profiles call it: the name of its type, unless it has one of its own.
+    fn name(&self) -> &'static str {
+        type_name::<Self>()
+    }
 }
 
 /// Arguments of one call of a function with arguments `A`.

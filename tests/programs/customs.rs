@@ -6,6 +6,13 @@ use opfuse::{DType, Result, Tensor};
 
 /// How many functions there are.
 pub(crate) const KINDS: usize = 6;
+/// The number of the function whose derivative is a constant.
+const CONSTANT: usize = 3;
+
+/// Whether the derivative of the function of that number does not depend on the gradient.
+pub(crate) fn uses_no_gradient(kind: usize) -> bool {
+    kind % KINDS == CONSTANT
+}
 
 /// Calls the function of that number on a tensor.
 pub(crate) fn custom(kind: usize, input: &Tensor) -> Result<Vec<Tensor>> {
@@ -13,7 +20,7 @@ pub(crate) fn custom(kind: usize, input: &Tensor) -> Result<Vec<Tensor>> {
         0 => apply(Limited, &[input]),
         1 => apply(Straight, &[input]),
         2 => apply(Pair, &[input]),
-        3 => apply(Constant, &[input]),
+        CONSTANT => apply(Constant, &[input]),
         4 => apply(Reads, &[input]),
         _ => apply(Same, &[input]),
     }

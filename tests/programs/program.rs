@@ -3,6 +3,7 @@
 //! A program is a function of inputs and captured tensors. Its variables are numbered: first the inputs, then the
 //! captured tensors, then what statements make. Numbers that are read have numbers of their own.
 
+use super::customs;
 use super::methods::Method;
 use opfuse::{DType, MemoryFormat, Scalar};
 
@@ -297,6 +298,11 @@ impl Statement {
             }
             _ => false,
         }
+    }
+
+    /// Whether it calls a function whose derivative is a constant.
+    pub(crate) fn uses_no_gradient(&self) -> bool {
+        matches!(self, Statement::Custom { kind, .. } if customs::uses_no_gradient(*kind))
     }
 
     /// The blocks inside.

@@ -3,7 +3,7 @@
 //!
 //! A product is a kernel of its own, and its result goes through memory. As multiply-adds it is pointwise, and fuses
 //! with everything: distances of all pairs of points, low-rank updates. Only products that pointwise ops read are
-//! unrolled, and only those of long rows, because tiles have few columns at no cost.
+//! unrolled, and only those of long rows: tiles compute few columns faster.
 //!
 //! The chain is that of a product (`runtime::product`): it starts with +0.0, and each step is rounded once. So the bits
 //! are the same.
