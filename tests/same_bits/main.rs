@@ -125,7 +125,7 @@ fn rows_in_pieces_have_eagers_bits() {
 fn piecewise_values_are_one_kernel_with_eagers_bits() {
     for (what, graph, n_steps) in pieces::values() {
         assert_eq!(pieces::steps(&graph), n_steps, "{what}\n{graph}");
-        check_graph(&what, &graph);
+        check_graph(what, &graph);
     }
 }
 
