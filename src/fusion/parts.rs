@@ -33,21 +33,14 @@ pub fn place_parts(
     outputs: &[NodeId],
 ) -> Result<Vec<Region>, Reason> {
     let all: Option<Vec<Vec<Piece>>> = nodes.iter().map(|&node| pieces(graph, node)).collect();
-    let boxes = match (nodes, all) {
-        (&[node], Some(mut all)) if outputs == [node] => all.pop().map(|boxes| filled_first(graph, boxes)),
-        (_, Some(all)) => {
-            let regions = |boxes: Vec<Piece>| {
-                let pieces = all.concat();
-                boxes.iter().map(|piece| place_piece(graph, contains, piece, &pieces, outputs)).collect()
-            };
-            return refined(&all).ok_or(Reason::MovesElements).and_then(regions);
-        }
-        (_, None) => None,
-    };
-    match (boxes, nodes) {
-        (Some(boxes), _) => {
-            // A box that lies over another one is itself.
-            boxes.iter().map(|one| place_piece(graph, contains, one, std::slice::from_ref(one), outputs)).collect()
+    match (all, nodes) {
+        (Some(mut all), _) => {
+            if nodes.len() == 1 && outputs == nodes {
+                all = all.into_iter().map(|boxes| filled_first(graph, boxes)).collect();
+            }
+            let boxes = refined(&all).ok_or(Reason::MovesElements)?;
+            let pieces = all.concat();
+            boxes.iter().map(|one| place_piece(graph, contains, one, &pieces, outputs)).collect()
         }
         (None, &[node]) if outputs == [node] && graph[node].args.iter().all(|&arg| !contains(arg)) => {
             Ok(copies(graph, node))

@@ -467,7 +467,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// A piecewise value, which is an operand of it in this box. Elements of several operands are no value.
+    /// A piecewise value: in this box, the operand of the last piece that has all of its elements, if one has.
     fn of_piece(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let (map, loops) = (&self.maps[map], &self.region.rows);
         let last = |coordinate: &Coordinate| {
@@ -478,7 +478,7 @@ impl<'a> Placer<'a> {
             let mut dims = map.iter().zip(piece.start.iter().zip(&piece.sizes));
             piece.node == node && dims.all(|(at, (&start, &size))| at.start >= start && last(at) < start + size)
         };
-        let piece = self.pieces.iter().find(has_all).ok_or(Reason::MovesElements)?;
+        let piece = self.pieces.iter().rev().find(has_all).ok_or(Reason::MovesElements)?;
         let mut from = map.clone();
         for (at, (&start, &from)) in from.iter_mut().zip(piece.start.iter().zip(&piece.from)) {
             at.start = at.start - start + from;
