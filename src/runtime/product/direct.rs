@@ -1,7 +1,8 @@
 //! Products whose windows are read where they lie, without packing.
 //!
-//! Some sums stay in registers over all steps of their chains. There are three ways:
+//! Some sums stay in registers over all steps of their chains. There are four ways:
 //!
+//! - *Rows*: lanes are neighbouring columns, and each vector of them is used for several rows.
 //! - *Along*: lanes are neighbouring columns. It is for few rows, as those of a depthwise convolution. These use an
 //!   element only as often as windows have taps, so packing it would take longer than multiplying it.
 //! - *Across*: lanes are neighbouring groups of one row, where they lie next to each other in memory.
@@ -105,6 +106,26 @@ pub(super) struct Across<'a, T> {
     pub(super) lanes: usize,
 }
 
+/// Some rows of two vectors of neighbouring columns.
+pub(super) struct Rows<'a, T> {
+    /// Where the factors of a chain lie in the right operand, step by step.
+    pub(super) steps: &'a [usize],
+    /// The left operand, with its strides of rows and steps.
+    pub(super) a: *const T,
+    pub(super) left: [usize; 2],
+    pub(super) b: *const T,
+    pub(super) segments: [Segment; 2],
+    /// The result, and the stride of its rows.
+    pub(super) c: *mut T,
+    pub(super) c_row: usize,
+}
+
+/// Computes the chains of so many rows.
+///
+/// # Safety
+/// As for [`RunAlong`].
+pub(super) type RunRows<T> = unsafe fn(&Rows<'_, T>);
+
 /// Computes the chains of so many vectors.
 ///
 /// # Safety
@@ -134,6 +155,8 @@ const TWO: usize = 2;
 pub(super) struct Direct<T: 'static> {
     /// Elements of a vector.
     pub(super) lanes: usize,
+    /// Indexed by the number of rows, minus one.
+    pub(super) rows: &'static [RunRows<T>],
     /// Indexed by how vectors are read.
     pub(super) along: [[RunAlong<T>; SUMS]; 3],
     /// Of whole vectors, and of parts.
@@ -156,6 +179,37 @@ impl<T> Direct<T> {
 pub(super) trait MultiplyDirectly: Multiply {
     /// The functions of a level that this processor has.
     fn direct(isa: Isa) -> &'static Direct<Self>;
+}
+
+#[inline(always)]
+unsafe fn rows<V: Vector, const ROWS: usize>(call: &Rows<'_, V::Element>) {
+    let &Rows { steps, a, left: [a_row, a_step], b, segments, c, c_row } = call;
+    // SAFETY: passed on from the caller, see `RunRows`. Only columns of the segments are loaded and stored.
+    unsafe {
+        let mut sums = [[V::zero(); 2]; ROWS];
+        let masks = segments.map(|segment| V::mask(segment.length));
+        let from = segments.map(|segment| b.wrapping_add(segment.offset));
+        // Three rows share one pointer, so that all pointers fit the registers.
+        let mut a = [a, a.wrapping_add(3 * a_row), a.wrapping_add(6 * a_row), a.wrapping_add(9 * a_row)];
+        for &step in steps {
+            let right = [0, 1].map(|at: usize| V::load_masked(from[at].wrapping_add(step), masks[at]));
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let left = V::splat(a[row / 3].wrapping_add(row % 3 * a_row));
+                for (sum, &right) in sums.iter_mut().zip(&right) {
+                    *sum = left.mul_add(right, *sum);
+                }
+            }
+            for a in &mut a {
+                *a = a.wrapping_add(a_step);
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (sum, segment) in sums.iter().zip(&segments) {
+                let c = c.wrapping_add(row * c_row + segment.column);
+                sum.canonical().store_first(c, segment.length);
+            }
+        }
+    }
 }
 
 #[inline(always)]
@@ -261,9 +315,15 @@ unsafe fn load<V: Vector, const HOW: usize>(from: *const V::Element, mask: V::Ma
 
 /// An instruction set: instances of the functions above that may use its instructions.
 macro_rules! level {
-    ($level:ident $($features:literal)?: $($vector:ty, $name:ident)*; $n:tt; $most:literal) => {
+    ($level:ident $($features:literal)?: $($vector:ty, $name:ident)*; $n:tt; $($rows:literal)*; $most:literal) => {
         mod $level {
             use super::*;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rows<V: Vector, const ROWS: usize>(call: &Rows<'_, V::Element>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::rows::<V, ROWS>(call) }
+            }
 
             $(#[target_feature(enable = $features)])?
             unsafe fn along<V: Vector, const N: usize, const HOW: usize>(call: &Along<'_, V::Element>) {
@@ -287,6 +347,7 @@ macro_rules! level {
             impl<V: Vector> Of<V> {
                 const DIRECT: Direct<V::Element> = Direct {
                     lanes: V::LANES,
+                    rows: &[$(rows::<V, $rows>),*],
                     along: [sums!(along V WHOLE $n), sums!(along V PARTS $n), sums!(along V APART $n)],
                     across: [sums!(across V WHOLE $n), sums!(across V PARTS $n)],
                     down: [sums!(down V ONE $n), sums!(down V TWO $n)],
@@ -305,11 +366,11 @@ macro_rules! sums {
 
 type PlainF32 = Plain<f32>;
 type PlainF64 = Plain<f64>;
-level!(baseline: PlainF32, F32 PlainF64, F64; (1 2 3 4 5 6 7 8); 4);
+level!(baseline: PlainF32, F32 PlainF64, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6; 4);
 #[cfg(target_arch = "x86_64")]
-level!(avx2 "avx2,fma": __m256, F32 __m256d, F64; (1 2 3 4 5 6 7 8); 6);
+level!(avx2 "avx2,fma": __m256, F32 __m256d, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6; 6);
 #[cfg(target_arch = "x86_64")]
-level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512, F32 __m512d, F64; (1 2 3 4 5 6 7 8); 8);
+level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512, F32 __m512d, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6 7 8 9 10 11 12; 8);
 
 macro_rules! multiply_directly {
     ($($element:ident $name:ident)*) => {$(

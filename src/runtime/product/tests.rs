@@ -5,7 +5,7 @@ use super::tile::Multiply;
 use crate::codegen::vm::Isa;
 
 /// Numbers from a counter.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -13,7 +13,7 @@ impl Random {
         self.0 >> 24
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.next() as usize % end
     }
 }
@@ -42,11 +42,12 @@ impl Lies {
     }
 }
 
-trait Bits: Multiply + std::fmt::Debug {
+pub(super) trait Bits: Multiply + std::fmt::Debug {
     fn of(number: f64) -> Self;
     fn mul_add(self, factor: Self, sum: Self) -> Self;
-    /// The bits, with one NaN for all.
     fn bits(self) -> u64;
+    /// With one NaN for all.
+    fn canonical(self) -> Self;
 }
 
 macro_rules! bits {
@@ -60,6 +61,9 @@ macro_rules! bits {
             }
             fn bits(self) -> u64 {
                 u64::from($float::to_bits(self))
+            }
+            fn canonical(self) -> $float {
+                if self.is_nan() { $float::NAN } else { self }
             }
         }
     )*};
@@ -97,15 +101,13 @@ fn wrong<T: Bits>(
     unsafe {
         piece.multiply(T::kernels(isa));
     }
-    let canonical =
-        |x: T| if x.bits() & !T::of(-0.0).bits() > T::of(f64::INFINITY).bits() { T::of(f64::NAN) } else { x };
     for (at, &found) in c.iter().enumerate() {
         let (row, column) = (at / c_row.max(1), at % c_row.max(1));
         let expected = if row < m && column < n {
             let step = |sum: T, step: usize| {
                 a[row * left[0] + step * left[1]].mul_add(b[step * right[0] + column * right[1]], sum)
             };
-            canonical((0..k).fold(T::of(0.0), step))
+            (0..k).fold(T::of(0.0), step).canonical()
         } else {
             margin
         };

@@ -3,7 +3,7 @@
 //! Panels are packed straight from the view (`gather`), so the windows are never copied to memory. Where there are few
 //! rows, or channels are last in memory, not even panels are packed (`direct`).
 
-use super::direct::{APART, Across, Along, MultiplyDirectly, PARTS, Steps, WHOLE};
+use super::direct::{APART, Across, Along, MultiplyDirectly, PARTS, Rows, Steps, WHOLE};
 use super::format::Format;
 use super::gather::{Gathered, Segment, WindowTable, merged, offsets};
 use super::pack::pack;
@@ -20,12 +20,27 @@ use crate::runtime::array::Array;
 use smallvec::SmallVec;
 use std::ops::Range;
 
+#[cfg(test)]
+mod tests;
+
 /// Dims in front of the inner ones: samples and groups.
 const BATCH: usize = 2;
 /// With so many columns, a sample fills tiles, and its factors are mostly in a cache for the next one.
 const FEW_COLUMNS: usize = 64;
 /// Matrices with fewer rows or steps are multiplied before copies of their columns and results would be made.
 const LEAST_JOINED: usize = 32;
+/// With more rows, packed columns are used so often that packing hardly counts.
+const MOST_TURNED: usize = 128;
+/// With fewer steps, transposing a result takes longer than packing.
+const LEAST_STEPS: usize = 128;
+/// Packing a vector takes as long as multiplying so many.
+const PACKING: usize = 6;
+/// More factors of a matrix would be read from beyond the second-level cache for each two vectors of columns.
+const MOST_FACTORS: usize = 1 << 18;
+/// Vectors of windows that some rows are multiplied by before others are: as many as stay in a near cache, and so many
+/// that these rows of the result are written in long runs.
+const CLOSE: usize = 4096;
+const MOST_PAIRS: usize = 16;
 
 /// Computes the product of `(samples, groups, M, K)` and windows `(samples, groups, inner…, columns…)` into `out`.
 ///
@@ -59,15 +74,7 @@ fn multiply<T: MultiplyDirectly>(
     inner: usize,
     is_last: bool,
 ) -> Result<()> {
-    let operands = Operands::<T>::new(left, windows, out, inner)?;
-    if is_last {
-        let groups_are_lanes = operands.m == 1 && operands.groups > 1 && windows.layout().strides[1] == 1;
-        return if groups_are_lanes { operands.across() } else { operands.down() };
-    }
-    match operands.step() {
-        Some(step) if operands.m > FEW_ROWS => operands.packed(step),
-        Some(_) | None => operands.along(),
-    }
+    Operands::<T>::new(Isa::best(), left, windows, out, inner)?.multiply(is_last)
 }
 
 /// Whether matrices of a batch that have the same left operand are multiplied as columns of one.
@@ -88,11 +95,13 @@ pub(super) fn of_matrices<T: MultiplyDirectly>(a: &Array, b: &Array, out: &Array
         array.with_layout(Layout { sizes, strides, offset: array.layout().offset })
     };
     let (a, b) = (matrices(a, [m, k], left), matrices(b, [k, n], right));
-    Operands::<T>::new(&a, &b, out, 1)?.packed(left[2])
+    Operands::<T>::new(Isa::best(), &a, &b, out, 1)?.packed(left[2])
 }
 
 /// The operands, the result, and their numbers.
 struct Operands<'a, T> {
+    /// A level of this processor.
+    isa: Isa,
     left: &'a Array,
     windows: &'a Array,
     out: &'a Array,
@@ -109,7 +118,7 @@ struct Operands<'a, T> {
 }
 
 impl<'a, T: MultiplyDirectly> Operands<'a, T> {
-    fn new(left: &'a Array, windows: &'a Array, out: &'a Array, n_inner: usize) -> Result<Operands<'a, T>> {
+    fn new(isa: Isa, left: &'a Array, windows: &'a Array, out: &'a Array, n_inner: usize) -> Result<Operands<'a, T>> {
         let (a, all) = (left.layout(), dims(windows.layout()));
         let inner: SmallVec<[(usize, usize); 8]> = all[BATCH..BATCH + n_inner].into();
         let columns: SmallVec<[(usize, usize); 8]> = all[BATCH + n_inner..].into();
@@ -123,6 +132,7 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         });
         let steps = Steps::new(each)?;
         Ok(Operands {
+            isa,
             left,
             windows,
             out,
@@ -137,6 +147,22 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         })
     }
 
+    /// Chooses a way. `is_last` says whether channels are last in memory.
+    fn multiply(&self, is_last: bool) -> Result<()> {
+        if is_last {
+            let groups_are_lanes = self.m == 1 && self.groups > 1 && self.windows.layout().strides[1] == 1;
+            return if groups_are_lanes { self.across() } else { self.down(self.out) };
+        }
+        if self.turns() {
+            return self.turned();
+        }
+        match self.step() {
+            Some(step) if self.are_close() => self.in_rows(step),
+            Some(step) if self.m > FEW_ROWS => self.packed(step),
+            Some(_) | None => self.along(),
+        }
+    }
+
     /// The distance of the factors of a row, if it is the same for all of them.
     fn step(&self) -> Option<usize> {
         let layout = self.left.layout();
@@ -145,6 +171,12 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
             [(_, stride)] => Some(stride),
             _ => None,
         }
+    }
+
+    /// The level with the widest vectors, unless shorter ones leave fewer lanes of a run without use.
+    fn level(&self, run: usize) -> Isa {
+        let (best, unused) = (self.isa, |isa: Isa| run.next_multiple_of(T::direct(isa).lanes));
+        if best == Isa::Avx512 && unused(Isa::Avx2) < unused(best) { Isa::Avx2 } else { best }
     }
 
     fn threads(&self) -> usize {
@@ -192,7 +224,7 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
     fn packed_into(&self, out: &Array, samples: usize, columns: &[(usize, usize)], step: usize) -> Result<()> {
         let &Operands { left, windows, groups, m, .. } = self;
         let n = columns.iter().map(|&(size, _)| size).product();
-        let kernels = T::kernels(Isa::best());
+        let kernels = T::kernels(self.isa);
         let (a, k) = (left.layout(), self.steps.count());
         let table = WindowTable::new(&self.inner, columns, kernels.lanes)?;
         let cut = Cut::new([samples * groups, m, k, n]);
@@ -226,12 +258,63 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         Ok(())
     }
 
+    /// Whether columns are runs in memory that fill vectors so well that reading them there beats packing them.
+    fn are_close(&self) -> bool {
+        let runs = merged(&self.columns);
+        let (run, stride) = runs.last().copied().unwrap_or((1, 1));
+        let unused = run.next_multiple_of(T::kernels(self.isa).lanes) - run;
+        let is_small = self.m * self.steps.count() <= MOST_FACTORS;
+        self.m >= FEW_ROWS && stride == 1 && unused * self.m <= run * PACKING && is_small
+    }
+
+    /// Multiplies some rows by two vectors of neighbouring columns at a time, without packing.
+    fn in_rows(&self, step: usize) -> Result<()> {
+        let &Operands { left, windows, out, groups, m, n, .. } = self;
+        let columns = merged(&self.columns);
+        let (&(run, stride), outer) = columns.split_last().unwrap_or((&(1, 1), &[]));
+        let functions = T::direct(self.isa);
+        let [mut segments, parts] = segments(run, stride, &offsets(outer)?, functions.lanes)?;
+        segments.extend(parts);
+        if !segments.len().is_multiple_of(2) {
+            segments.push(Segment { column: 0, length: 0, offset: 0 });
+        }
+        let steps = &offsets(&self.inner)?;
+        let (matrices, threads) = (self.samples * groups, self.threads());
+        let (pieces, slivers) = (pieces(matrices, threads), m.div_ceil(functions.rows.len()));
+        let a_row = left.layout().strides[BATCH];
+        let together = (CLOSE / steps.len().max(1)).clamp(1, MOST_PAIRS);
+        let one = |index: usize| {
+            let (matrix, piece) = (index / pieces, index % pieces);
+            let (sample, group) = (matrix / groups, matrix % groups);
+            let a = Self::at(left, Self::start(left.layout(), sample, group)).cast_const();
+            let b = Self::at(windows, Self::start(windows.layout(), sample, group)).cast_const();
+            let (pairs, _) = segments.as_chunks::<2>();
+            let pairs = &pairs[part(pairs.len(), piece, pieces)];
+            for (pairs, sliver) in pairs.chunks(together).flat_map(|pairs| (0..slivers).map(move |at| (pairs, at))) {
+                let rows = part(m, sliver, slivers);
+                let a = a.wrapping_add(rows.start * a_row);
+                let c = Self::at(out, (matrix * m + rows.start) * n);
+                for &segments in pairs {
+                    let call = Rows { steps, a, left: [a_row, step], b, segments, c, c_row: n };
+                    #[allow(unsafe_code, reason = "operands are raw pointers")]
+                    // SAFETY: as for packed products. Segments have only columns of the windows' layout, and no two
+                    // parts have the same.
+                    unsafe {
+                        functions.rows[rows.len() - 1](&call);
+                    }
+                }
+            }
+        };
+        pool::run(matrices * pieces, threads, &one);
+        Ok(())
+    }
+
     /// Multiplies neighbouring columns at a time, without packing.
     fn along(&self) -> Result<()> {
         let &Operands { left, windows, out, groups, m, n, ref steps, .. } = self;
         let columns = merged(&self.columns);
         let (&(run, stride), outer) = columns.split_last().unwrap_or((&(1, 1), &[]));
-        let functions = T::direct(level::<T>(run));
+        let functions = T::direct(self.level(run));
         let [whole, parts] = segments(run, stride, &offsets(outer)?, functions.lanes)?;
         let hows = if stride == 1 { [WHOLE, PARTS] } else { [APART, APART] };
         let (matrices, threads) = (self.samples * groups, self.threads());
@@ -260,10 +343,39 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         Ok(())
     }
 
+    /// Whether columns are so short runs in memory that packing them would take as long as multiplying them.
+    fn turns(&self) -> bool {
+        let runs = merged(&self.columns);
+        let run = runs.last().map_or(1, |&(run, _)| run);
+        let is_short = run < T::kernels(self.isa).lanes / 2;
+        is_short && self.m > FEW_ROWS && self.m <= MOST_TURNED && self.steps.count() >= LEAST_STEPS
+    }
+
+    /// Computes the transpose of each matrix, whose rows are few, and transposes it.
+    fn turned(&self) -> Result<()> {
+        let &Operands { out, samples, groups, m, n, .. } = self;
+        let (rows, kernels) = (groups * m, T::kernels(self.isa));
+        let turned = Array::new(Device::CPU, &TensorType::contiguous(out.dtype(), &[samples, n, rows]))?;
+        self.down(&turned)?;
+        let whole = n / kernels.lanes * kernels.lanes;
+        for sample in 0..samples {
+            let (from, to) = (Self::at(&turned, sample * n * rows), Self::at(out, sample * n * rows));
+            #[allow(unsafe_code, reason = "operands are raw pointers")]
+            // SAFETY: both are memory of `samples * rows * n` elements that nothing else uses.
+            unsafe {
+                pack(kernels, from, [1, rows], whole, &Panels { to, width: n, k: rows });
+                for (row, column) in (0..rows).flat_map(|row| (whole..n).map(move |column| (row, column))) {
+                    *to.add(row * n + column) = *from.add(column * rows + row);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Multiplies neighbouring rows at a time, without packing windows. They are neighbours in the result, too.
-    fn down(&self) -> Result<()> {
-        let &Operands { left, windows, out, samples, groups, m, n, .. } = self;
-        let isa = level::<T>(m);
+    fn down(&self, out: &Array) -> Result<()> {
+        let &Operands { left, windows, samples, groups, m, n, .. } = self;
+        let isa = self.level(m);
         let functions = T::direct(isa);
         let lanes = functions.lanes;
         let (width, most) = if m > lanes { (2 * lanes, functions.most) } else { (lanes, usize::MAX) };
@@ -342,7 +454,7 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
     /// Multiplies neighbouring groups of one row at a time, without packing. They are neighbours in the result, too.
     fn across(&self) -> Result<()> {
         let &Operands { left, windows, out, samples, groups, n, .. } = self;
-        let functions = T::direct(level::<T>(groups));
+        let functions = T::direct(self.level(groups));
         let lanes = functions.lanes;
         let columns = offsets(&merged(&self.columns))?;
         let vectors = groups.div_ceil(lanes);
@@ -405,12 +517,6 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         }
         Ok(factors)
     }
-}
-
-/// The level with the widest vectors, unless shorter ones leave fewer lanes of a run without use.
-fn level<T: MultiplyDirectly>(run: usize) -> Isa {
-    let (best, unused) = (Isa::best(), |isa: Isa| run.next_multiple_of(T::direct(isa).lanes));
-    if best == Isa::Avx512 && unused(Isa::Avx2) < unused(best) { Isa::Avx2 } else { best }
 }
 
 /// Columns as segments of whole vectors, and of parts of vectors.
