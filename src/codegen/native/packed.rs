@@ -15,16 +15,37 @@ use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// A kernel compiled for packed rows.
 pub(super) struct Packed {
     code: Code,
     shape: LaunchShape,
-    /// Per operand: bytes of an element, whether it is an iota, and how it is read. Code that was simplified may not
-    /// read an operand, which then may have no elements.
-    operands: Vec<(usize, bool, Option<Level>)>,
-    /// Per output: bytes of an element, and whether it is computed once per row.
-    outputs: Vec<(usize, bool)>,
+    operands: Vec<Line>,
+    /// Whether code reads an operand. One that it does not may have no elements.
+    is_read: Vec<bool>,
+    outputs: Vec<Line>,
+}
+
+/// An operand or an output.
+#[derive(Clone, Copy)]
+struct Line {
+    /// Bytes of an element.
+    bytes: usize,
+    is_iota: bool,
+    /// Whether it has one element per row.
+    is_once: bool,
+}
+
+impl Line {
+    /// The elements of a packed row.
+    fn width(self, n_inner: usize) -> usize {
+        if self.is_once { 1 } else { n_inner.max(1) }
+    }
+
+    fn class(self) -> Class {
+        if self.is_once { Class::Uniform } else { Class::Contiguous }
+    }
 }
 
 impl Packed {
@@ -35,31 +56,42 @@ impl Packed {
             let loads = kernel.insts.iter().filter(|inst| inst.kind == Kind::Load(slot as u16));
             loads.map(|inst| inst.level).max()
         };
-        let operands: Vec<(usize, bool, Option<Level>)> = (kernel.operands.iter().enumerate())
-            .map(|(slot, operand)| (operand.dtype.size(), operand.source == Source::Iota, level(slot)))
+        let levels: Vec<Option<Level>> = (0..kernel.operands.len()).map(level).collect();
+        let operands: Vec<Line> = (kernel.operands.iter().zip(&levels))
+            .map(|(operand, level)| Line {
+                bytes: operand.dtype.size(),
+                is_iota: operand.source == Source::Iota,
+                is_once: *level != Some(Level::Full),
+            })
             .collect();
-        let outputs: Vec<(usize, bool)> = (kernel.outputs.iter())
-            .map(|output| (output.dtype.size(), kernel.inst(output.value).level == Level::Row))
+        let outputs: Vec<Line> = (kernel.outputs.iter())
+            .map(|output| Line {
+                bytes: output.dtype.size(),
+                is_iota: false,
+                is_once: kernel.inst(output.value).level == Level::Row,
+            })
             .collect();
         // Iotas become memory, too.
         kernel.operands.iter_mut().for_each(|operand| operand.source = Source::Memory);
-        let class = |once: bool| if once { Class::Uniform } else { Class::Contiguous };
-        let classes = operands.iter().map(|_| Class::Contiguous).chain(outputs.iter().map(|output| class(output.1)));
-        let (code, shape) = compile(&kernel, &classes.collect::<Vec<_>>(), Manner::USUAL)?;
-        Ok(Packed { code, shape, operands, outputs })
+        let classes: Vec<Class> = operands.iter().chain(&outputs).map(|line| line.class()).collect();
+        let (code, shape) = compile(&kernel, &classes, Manner::USUAL)?;
+        let is_read = levels.iter().map(Option::is_some).collect();
+        Ok(Packed { code, shape, operands, is_read, outputs })
     }
 
-    /// Runs whole rows.
+    /// Runs whole rows, some of which are packed at a time.
     ///
     /// # Safety
     /// As for [`super::NativeProgram::run`].
     pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
         let n_inner = geometry.n_inner();
-        // Every operand and output gets a buffer for a row, also an iota or a value per row.
-        let lines = self.operands.iter().map(|operand| operand.0).chain(self.outputs.iter().map(|output| output.0));
-        let ends: SmallVec<[usize; 8]> = lines
+        let row_bytes = |line: &Line| line.bytes * line.width(n_inner);
+        let all = || self.operands.iter().chain(&self.outputs).map(row_bytes);
+        let most = (BUFFER_BYTES / all().sum::<usize>().max(1)).clamp(1, part.outer.len().max(1));
+        // Every operand and output gets a buffer.
+        let ends: SmallVec<[usize; 8]> = all()
             .scan(0, |end, bytes| {
-                *end += (bytes * n_inner.max(1)).div_ceil(8);
+                *end += (bytes * most).div_ceil(8);
                 Some(*end)
             })
             .collect();
@@ -67,62 +99,97 @@ impl Packed {
         let base = lines.as_mut_ptr();
         // SAFETY: buffers start inside `lines`, which outlives every use of them.
         let line = |index: usize| unsafe { base.add(if index == 0 { 0 } else { ends[index - 1] }) }.cast::<u8>();
-        let one_row = self.one_row(n_inner);
+        let packed_rows = self.packed_rows(most, n_inner);
         let operand_lines: SmallVec<[*const u8; 8]> =
             (0..self.operands.len()).map(|slot| line(slot).cast_const()).collect();
         let output_lines: SmallVec<[*mut u8; 4]> =
             (0..self.outputs.len()).map(|slot| line(self.operands.len() + slot)).collect();
-        for row in part.outer.clone() {
-            for (slot, (&(bytes, iota, level), access)) in self.operands.iter().zip(&geometry.operands).enumerate() {
-                let Some(level) = level else { continue };
-                let sizes = if level == Level::Full { &geometry.inner[..] } else { &[] };
-                let start = row_offset(geometry, access, row);
-                let from = pointers.operands[slot];
+        for first in part.outer.clone().step_by(most) {
+            let rows = first..part.outer.end.min(first + most);
+            for (slot, (operand, access)) in self.operands.iter().zip(&geometry.operands).enumerate() {
+                if !self.is_read[slot] {
+                    continue;
+                }
+                let (bytes, step) = (operand.bytes, row_bytes(operand));
+                let sizes = if operand.is_once { &[] } else { &geometry.inner[..] };
+                let (from, to) = (pointers.operands[slot], line(slot));
+                let starts = starts(geometry, access, rows.clone());
                 runs(sizes, access, |index, offset, stride, n| {
-                    let offset = start.wrapping_add(offset as u64);
-                    // SAFETY: the buffer has an element per position, and the caller vouches for the operand's
-                    // elements.
+                    let (to, step) = (to.wrapping_add(index * bytes), step);
+                    let units = starts.iter().map(move |start| start.wrapping_add(offset as u64)).enumerate();
+                    // SAFETY: the buffer has an element per position, and the caller vouches for the operand's elements.
                     unsafe {
-                        let to = line(slot).add(index * bytes);
-                        if iota {
-                            let unit = |index: usize| offset.wrapping_add(index.wrapping_mul(stride) as u64);
-                            (0..n).for_each(|index| to.cast::<u64>().add(index).write(unit(index)));
+                        if operand.is_iota {
+                            let unit = |start: u64, nth: usize| start.wrapping_add(nth.wrapping_mul(stride) as u64);
+                            units.for_each(|(row, start)| {
+                                let to = to.add(row * step).cast::<u64>();
+                                (0..n).for_each(|nth| to.add(nth).write(unit(start, nth)));
+                            });
                         } else {
-                            run(from.wrapping_add(offset as usize), stride, to, bytes, bytes, n);
+                            let from = from;
+                            let pairs = units.map(move |(row, start)| {
+                                (from.wrapping_add(start as usize), to.wrapping_add(row * step))
+                            });
+                            copy_runs(pairs, [stride, bytes], bytes, n);
                         }
                     }
                 });
             }
             let lines = Pointers { operands: &operand_lines, outputs: &output_lines };
-            // SAFETY: every access of `one_row` is a buffer of `n_inner` elements.
+            // SAFETY: every access of `packed_rows` is a buffer of so many rows.
             unsafe {
-                let part = Part { outer: 0..1, lanes: 0..n_inner };
-                launch::run(&self.code, &self.shape, &one_row, lines, &part, &Faults::new());
+                let part = Part { outer: 0..rows.len(), lanes: 0..n_inner };
+                launch::run(&self.code, &self.shape, &packed_rows, lines, &part, &Faults::new());
             }
-            for (slot, (&(bytes, once), access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
-                let from = output_lines[slot];
+            for (slot, (output, access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
+                let (bytes, step, once) = (output.bytes, row_bytes(output), output.is_once);
                 let still = access.inner.iter().all(|&stride| stride == 0);
                 let sizes = if once && still { &[] } else { &geometry.inner[..] };
-                let to = pointers.outputs[slot].wrapping_add(row_offset(geometry, access, row) as usize);
+                let (from, to) = (output_lines[slot], pointers.outputs[slot]);
+                let starts = starts(geometry, access, rows.clone());
                 runs(sizes, access, |index, offset, stride, n| {
-                    let (from, apart) = if once { (from, 0) } else { (from.wrapping_add(index * bytes), bytes) };
+                    let (index, apart) = if once { (0, 0) } else { (index, bytes) };
+                    let (from, step) = (from.wrapping_add(index * bytes).cast_const(), step);
+                    let to = to.wrapping_add(offset);
+                    let pairs = starts
+                        .iter()
+                        .enumerate()
+                        .map(move |(row, &start)| (from.wrapping_add(row * step), to.wrapping_add(start as usize)));
                     // SAFETY: as above; the caller lets this part write the output's elements.
-                    unsafe { run(from, apart, to.wrapping_add(offset), stride, bytes, n) };
+                    unsafe { copy_runs(pairs, [apart, stride], bytes, n) };
                 });
             }
         }
     }
 
-    /// The geometry of a single packed row.
-    fn one_row(&self, n_inner: usize) -> Geometry {
-        let access = |stride: usize| Access { rows: smallvec![], inner: smallvec![stride], base: 0, gather: None };
+    /// The geometry of so many packed rows, which follow each other in each buffer.
+    fn packed_rows(&self, count: usize, n_inner: usize) -> Geometry {
+        let access = |line: &Line| Access {
+            rows: smallvec![line.width(n_inner) * line.bytes],
+            inner: smallvec![if line.is_once { 0 } else { line.bytes }],
+            base: 0,
+            gather: None,
+        };
         Geometry {
-            rows: smallvec![],
+            rows: smallvec![count],
             inner: smallvec![n_inner],
-            operands: self.operands.iter().map(|operand| access(operand.0)).collect(),
-            outputs: self.outputs.iter().map(|output| access(if output.1 { 0 } else { output.0 })).collect(),
+            operands: self.operands.iter().map(access).collect(),
+            outputs: self.outputs.iter().map(access).collect(),
             lanes: Lanes::Inner,
         }
+    }
+}
+
+/// Bytes of all buffers. They stay in a core's second-level cache.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Where each of some rows starts.
+fn starts(geometry: &Geometry, access: &Access, rows: Range<usize>) -> SmallVec<[u64; 16]> {
+    match access.rows[..] {
+        [stride] => {
+            rows.map(|row| (access.base as u64).wrapping_add((row as u64).wrapping_mul(stride as u64))).collect()
+        }
+        _ => rows.map(|row| row_offset(geometry, access, row)).collect(),
     }
 }
 
@@ -144,55 +211,80 @@ fn runs(sizes: &[usize], access: &Access, mut visit: impl FnMut(usize, usize, us
     }
 }
 
-/// Copies elements of `bytes` bytes: the strides are those of `from` and of `to`.
+/// Copies a run of `n` elements of `bytes` bytes for each pair of addresses. The strides are those of `from` and of
+/// `to`.
 ///
 /// # Safety
 /// All elements are alive, those of `to` writable, and the two do not overlap.
 #[inline(always)]
-unsafe fn run(from: *const u8, apart: usize, to: *mut u8, stride: usize, bytes: usize, n: usize) {
+unsafe fn copy_runs(
+    pairs: impl Iterator<Item = (*const u8, *mut u8)>,
+    [apart, stride]: [usize; 2],
+    bytes: usize,
+    n: usize,
+) {
     // SAFETY: passed on from the caller.
     unsafe {
         if apart == bytes && stride == bytes {
-            return dense(from, to, n * bytes);
+            return copy_dense(pairs, n * bytes);
         }
         match bytes {
-            1 => strided::<u8>(from, apart, to, stride, n),
-            2 => strided::<u16>(from, apart, to, stride, n),
-            4 => strided::<u32>(from, apart, to, stride, n),
-            _ => strided::<u64>(from, apart, to, stride, n),
+            1 => pairs.for_each(|(from, to)| strided::<u8>(from, apart, to, stride, n)),
+            2 => pairs.for_each(|(from, to)| strided::<u16>(from, apart, to, stride, n)),
+            4 => pairs.for_each(|(from, to)| strided::<u32>(from, apart, to, stride, n)),
+            _ => pairs.for_each(|(from, to)| strided::<u64>(from, apart, to, stride, n)),
         }
     }
 }
 
-/// Copies bytes. A run is often so short that a call would take longer.
+/// Copies so many bytes for each pair of addresses. Runs are often so short that a call for each would take longer.
 ///
 /// # Safety
-/// As for [`run`].
+/// As for [`copy_runs`].
 #[inline(always)]
-unsafe fn dense(from: *const u8, to: *mut u8, bytes: usize) {
-    type Block = [u8; BLOCK];
-    // SAFETY: passed on from the caller. The last block ends where the run does.
+unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
+    type Block = [u8; 16];
+    type Wide = [u8; 32];
+    // SAFETY: passed on from the caller.
     unsafe {
-        if !(BLOCK..=MOST_BLOCKS * BLOCK).contains(&bytes) {
-            return std::ptr::copy_nonoverlapping(from, to, bytes);
+        match bytes {
+            4..=7 => blocks::<u32, 1>(pairs, bytes),
+            8..=15 => blocks::<u64, 1>(pairs, bytes),
+            16 => blocks::<Block, 0>(pairs, bytes),
+            17..=32 => blocks::<Block, 1>(pairs, bytes),
+            33..=48 => blocks::<Block, 2>(pairs, bytes),
+            49..=64 => blocks::<Block, 3>(pairs, bytes),
+            65..=96 => blocks::<Wide, 2>(pairs, bytes),
+            97..=128 => blocks::<Wide, 3>(pairs, bytes),
+            129..=160 => blocks::<Wide, 4>(pairs, bytes),
+            161..=192 => blocks::<Wide, 5>(pairs, bytes),
+            193..=224 => blocks::<Wide, 6>(pairs, bytes),
+            _ => pairs.for_each(|(from, to)| std::ptr::copy_nonoverlapping(from, to, bytes)),
         }
-        for at in (0..bytes - BLOCK).step_by(BLOCK) {
-            to.add(at).cast::<Block>().write_unaligned(from.add(at).cast::<Block>().read_unaligned());
-        }
-        let last = bytes - BLOCK;
-        to.add(last).cast::<Block>().write_unaligned(from.add(last).cast::<Block>().read_unaligned());
     }
 }
 
-/// The bytes of a vector.
-const BLOCK: usize = 16;
-/// Runs of more blocks are left to the system's copy.
-const MOST_BLOCKS: usize = 32;
-
-/// As [`run`], for elements of type `T`.
+/// Copies `N` blocks of type `T`, and one that ends where the bytes do.
 ///
 /// # Safety
-/// As for [`run`].
+/// As for [`copy_runs`]. There are as many bytes as in those blocks, and at least those of one.
+#[inline(always)]
+unsafe fn blocks<T: Copy, const N: usize>(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
+    let last = bytes - size_of::<T>();
+    for (from, to) in pairs {
+        // SAFETY: passed on from the caller.
+        let copy = |at: usize| unsafe {
+            to.add(at).cast::<T>().write_unaligned(from.add(at).cast::<T>().read_unaligned());
+        };
+        (0..N).for_each(|nth| copy(nth * size_of::<T>()));
+        copy(last);
+    }
+}
+
+/// Copies a run of elements of type `T`.
+///
+/// # Safety
+/// As for [`copy_runs`].
 #[inline(always)]
 unsafe fn strided<T: Copy>(from: *const u8, apart: usize, to: *mut u8, stride: usize, n: usize) {
     // SAFETY: passed on from the caller. Two cases have a constant stride each, so that vectors write.
