@@ -22,6 +22,14 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// cache sets.
 const CLOSE: usize = 64 << 10;
 
+/// With so few rows, a right operand that is read in place from beyond the second-level cache is read in the order of
+/// memory: few rows of it at a time, in long runs. Otherwise each step reads a part of another page.
+const MOST_STREAMED: usize = 16;
+/// Steps of such a block.
+const STREAMED_DEPTH: usize = 16;
+/// Bytes of its results, which stay in a core's first cache until the next block continues their chains.
+const STREAMED_BYTES: usize = 32 << 10;
+
 /// Bytes of a single row's columns that are computed together.
 const ROW_BYTES: usize = 16 << 10;
 /// Slivers of rows that are packed at a time, so that whole cache lines are read.
@@ -80,9 +88,16 @@ impl<T: Multiply> ProductPiece<'_, T> {
         let width = 2 * lanes;
         let is_close = |stride: usize| k.min(BLOCK_DEPTH / size) * stride * size <= CLOSE;
         let pack_rows = left[1] > 1 && n > width && !is_close(left[1]);
-        let depth = even(k, if pack_rows { SCATTERED_DEPTH } else { BLOCK_DEPTH } / size, 1);
         let in_place = is_strided && right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
-        let columns = even(n, BLOCK_BYTES / (depth * size), width);
+        let streams = in_place && m <= MOST_STREAMED && k * n * size > BLOCK_BYTES && !is_close(right[0]);
+        let depth = match (streams, pack_rows) {
+            (true, _) => STREAMED_DEPTH,
+            (false, true) => SCATTERED_DEPTH / size,
+            (false, false) => BLOCK_DEPTH / size,
+        };
+        let depth = even(k, depth, 1);
+        let most = if streams { STREAMED_BYTES / m } else { BLOCK_BYTES / depth };
+        let columns = even(n, most / size, width);
         // A part of a vector is packed, with the whole vector before it if the two are a tile.
         let unit = if n.is_multiple_of(lanes) { lanes } else { width };
         let panel = if in_place && n % width <= lanes { lanes } else { width };

@@ -131,6 +131,7 @@ fn every_element_is_one_chain() {
         [200, 7, 600],
         [260, 700, 33],
         [61, 530, 200],
+        [13, 600, 500],
     ];
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         for transpose in 0..1500 {
