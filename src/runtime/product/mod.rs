@@ -179,8 +179,9 @@ fn multiply<T: Small + MultiplyDirectly>(a: &Array, b: &Array, out: &Array, shap
 fn multiply_small<T: Small>(run: small::Run<T>, a: &Array, b: &Array, out: &Array, shape: ProductShape, cut: &Cut) {
     let count = shape.batch.div_ceil(PARTS * cut.threads);
     let one = |index: usize| {
+        let b_end = b.ptr().cast::<T>().wrapping_add(b.layout().extent() - b.layout().offset).cast_const();
         let [a, b, c] = [a, b, out].map(|array| array.ptr().cast::<T>());
-        let all = Matrices { a, b, c, shape };
+        let all = Matrices { a, b, b_end, c, shape };
         let matrices = index * count..shape.batch.min((index + 1) * count);
         #[allow(unsafe_code, reason = "matrices are raw pointers")]
         // SAFETY: as for other products, operands and result are inside their storages, and each index writes its own

@@ -2,7 +2,11 @@
 
 use super::piece::ProductPiece;
 use super::tile::Multiply;
+use super::{elements, fill, product};
 use crate::codegen::vm::Isa;
+use crate::device::Device;
+use crate::ir::{DType, Layout, TensorType};
+use crate::runtime::array::Array;
 
 /// Numbers from a counter.
 pub(super) struct Random(pub(super) u64);
@@ -118,6 +122,20 @@ fn wrong<T: Bits>(
     None
 }
 
+/// A dense array of numbers of which some are special.
+pub(super) fn random<T: Bits + bytemuck::NoUninit>(dtype: DType, sizes: &[usize], random: &mut Random) -> Array {
+    let mut array = Array::new(Device::CPU, &TensorType::contiguous(dtype, sizes)).expect("memory");
+    let specials = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1e-320];
+    let numbers: Vec<T> = (0..sizes.iter().product())
+        .map(|_| match random.below(400) {
+            0 => T::of(specials[random.below(specials.len())]),
+            _ => T::of(random.below(1 << 20) as f64 / f64::from(1 << 19) - 1.0),
+        })
+        .collect();
+    fill(&mut array, &numbers);
+    array
+}
+
 #[test]
 fn every_element_is_one_chain() {
     let mut random = Random(1);
@@ -150,5 +168,52 @@ fn every_element_is_one_chain() {
             };
             assert_eq!(found, None);
         }
+    }
+}
+
+/// A batch of small matrices, each of which lies in rows, in columns, or in a part of larger ones.
+fn batch<T: Bits + bytemuck::NoUninit>(
+    dtype: DType,
+    [count, rows, columns]: [usize; 3],
+    numbers: &mut Random,
+) -> Array {
+    let (layout, all) = match numbers.below(3) {
+        0 => (vec![rows * columns, columns, 1], [count, rows, columns]),
+        1 => (vec![rows * columns, 1, rows], [count, columns, rows]),
+        _ => (vec![(rows + 1) * 3 * columns, 3 * columns, 2], [count, rows + 1, 3 * columns]),
+    };
+    let layout = Layout { sizes: vec![count, rows, columns].into(), strides: layout.into(), offset: 0 };
+    random::<T>(dtype, &all, numbers).with_layout(layout)
+}
+
+fn wrong_batch<T>(dtype: DType, shape: [usize; 4], numbers: &mut Random) -> Option<String>
+where
+    T: Bits + bytemuck::NoUninit + bytemuck::AnyBitPattern,
+{
+    let [count, m, k, n] = shape;
+    let (left, right) = (batch::<T>(dtype, [count, m, k], numbers), batch::<T>(dtype, [count, k, n], numbers));
+    let out = product(&left, &right, &TensorType::contiguous(dtype, &[count, m, n])).expect("memory");
+    let [a, b, c] = [&left, &right, &out].map(|array| elements::<T>(array).collect::<Vec<_>>());
+    c.into_iter().enumerate().find_map(|(at, found)| {
+        let (matrix, row, column) = (at / n / m, at / n % m, at % n);
+        let factors = |step: usize| (a[(matrix * m + row) * k + step], b[(matrix * k + step) * n + column]);
+        let chain = (0..k).map(factors).fold(T::of(0.0), |sum, (a, b)| a.mul_add(b, sum)).canonical();
+        let layouts = [left.layout(), right.layout()];
+        (found.bits() != chain.bits()).then(|| format!("{layouts:?}: {found:?} at {at}, not {chain:?}"))
+    })
+}
+
+#[test]
+fn every_element_of_a_batch_of_small_products_is_one_chain() {
+    let mut numbers = Random(3);
+    for nth in 0..400 {
+        let mut up_to = |most: usize| 1 + numbers.below(most);
+        let most = [9, 20, 40][nth % 3];
+        let shape = [up_to(12), up_to(most), up_to(most), up_to(most)];
+        let found = match nth % 2 {
+            0 => wrong_batch::<f32>(DType::F32, shape, &mut numbers),
+            _ => wrong_batch::<f64>(DType::F64, shape, &mut numbers),
+        };
+        assert_eq!(found, None);
     }
 }

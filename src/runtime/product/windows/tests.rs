@@ -1,26 +1,11 @@
 //! Products of windows against their chains, by bits, at every instruction set of the processor.
 
-use super::super::tests::{Bits, Random};
-use super::super::{elements, fill};
+use super::super::elements;
+use super::super::tests::{Bits, Random, random};
 use super::{MultiplyDirectly, Operands};
 use crate::codegen::vm::Isa;
-use crate::device::Device;
-use crate::ir::{DType, Layout, Sizes, Strides, TensorType};
+use crate::ir::{DType, Layout, Sizes, Strides};
 use crate::runtime::array::Array;
-
-/// A dense array of numbers of which some are special.
-fn random<T: Bits + bytemuck::NoUninit>(dtype: DType, sizes: &[usize], random: &mut Random) -> Array {
-    let mut array = Array::new(Device::CPU, &TensorType::contiguous(dtype, sizes)).expect("memory");
-    let specials = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1e-320];
-    let numbers: Vec<T> = (0..sizes.iter().product())
-        .map(|_| match random.below(400) {
-            0 => T::of(specials[random.below(specials.len())]),
-            _ => T::of(random.below(1 << 20) as f64 / f64::from(1 << 19) - 1.0),
-        })
-        .collect();
-    fill(&mut array, &numbers);
-    array
-}
 
 /// A convolution: samples, groups, rows, channels of a group, places, taps and stride.
 #[derive(Debug, Clone, Copy)]
