@@ -113,21 +113,29 @@ def test_custom_operators_run_in_pytorch():
 
 
 def test_bags_of_embeddings():
-    for mode in ("sum", "mean", "max"):
-        for padding in (None, 2):
-            torch.manual_seed(0)
-            model = nn.EmbeddingBag(20, 5, mode=mode, padding_idx=padding)
-            ids, offsets = torch.tensor([1, 2, 4, 5, 2]), torch.tensor([0, 2, 2])
-            found = []
-            for call in (model, compiled(model)):
-                model.zero_grad()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    y = call(ids, offsets)
-                    (y * torch.arange(5.0)).sum().backward()
-                found.append((y.detach(), model.weight.grad.clone()))
-            for one, other in zip(*found, strict=True):
-                torch.testing.assert_close(one, other)
+    ids, offsets, scales = torch.tensor([1, 2, 4, 5, 2]), torch.tensor([0, 2, 2]), torch.rand(5, requires_grad=True)
+    cases = [
+        (mode, padding, by_freq, None)
+        for mode in ("sum", "mean", "max")
+        for padding in (None, 2)
+        for by_freq in (False, mode != "max")
+    ]
+    for mode, padding, by_freq, scaled in [*cases, ("sum", None, False, scales), ("sum", 2, False, scales)]:
+        torch.manual_seed(0)
+        model = nn.EmbeddingBag(20, 5, mode=mode, padding_idx=padding, scale_grad_by_freq=by_freq)
+        found = []
+        for call in (model, compiled(model)):
+            model.zero_grad()
+            scales.grad = None
+            with warnings.catch_warnings():
+                # No call is left to PyTorch.
+                warnings.simplefilter("error")
+                y = call(ids, offsets, per_sample_weights=scaled)
+                (y * torch.arange(5.0)).sum().backward()
+            by_scales = torch.zeros(0) if scales.grad is None else scales.grad.clone()
+            found.append((y.detach(), model.weight.grad.clone(), by_scales))
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other)
 
 
 def test_views_with_another_sign():

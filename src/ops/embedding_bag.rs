@@ -74,13 +74,13 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 
 /// What becomes of the rows of a bag.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Sum,
     Mean,
     Max,
 }
 
-fn mode_of(op: &str, number: i64) -> Result<Mode> {
+pub(super) fn mode_of(op: &str, number: i64) -> Result<Mode> {
     match number {
         0 => Ok(Mode::Sum),
         1 => Ok(Mode::Mean),

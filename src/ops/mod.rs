@@ -31,6 +31,7 @@ pub(crate) mod dropout;
 pub(crate) mod einsum;
 pub(crate) mod element;
 pub(crate) mod embedding_bag;
+pub(crate) mod embedding_bag_backward;
 pub(crate) mod factories;
 pub(crate) mod format;
 pub(crate) mod from_rust;

@@ -14,11 +14,11 @@ use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, calculus, closeness, combinations,
     contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element, embedding_bag,
-    factories, grids, grouped_products, histograms, images, in_place, index_slices, indexing, joins, linear_algebra,
-    losses, margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms,
-    order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills,
-    rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces, special, stacks,
-    statistics, uniques, view_forms, views, windows, written_forms,
+    embedding_bag_backward, factories, grids, grouped_products, histograms, images, in_place, index_slices, indexing,
+    joins, linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization,
+    norms, order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling, products, random,
+    random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces,
+    special, stacks, statistics, uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -38,6 +38,7 @@ const SUBJECTS: &[Subject] = &[
     einsum::register,
     element::register,
     embedding_bag::register,
+    embedding_bag_backward::register,
     factories::register,
     grouped_products::register,
     index_slices::register,
