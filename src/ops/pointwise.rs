@@ -251,6 +251,18 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("__and__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_and(y))?
         .def_kernel("__or__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_or(y))?
         .def_kernel("__xor__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| x.bitwise_xor(y))?
+        .def_kernel("__lshift__.Tensor(Tensor self, Tensor other) -> Tensor", |x: &Tensor, y: &Tensor| {
+            x.bitwise_left_shift(y)
+        })?
+        .def_kernel("__rshift__.Tensor(Tensor self, Tensor other) -> Tensor", |x: &Tensor, y: &Tensor| {
+            x.bitwise_right_shift(y)
+        })?
+        .def_kernel("__lshift__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| {
+            x.bitwise_left_shift(y)
+        })?
+        .def_kernel("__rshift__.Scalar(Tensor self, Scalar other) -> Tensor", |x: &Tensor, y: Scalar| {
+            x.bitwise_right_shift(y)
+        })?
         .def_kernel("positive(Tensor(a) self) -> Tensor(a)", positive)?
         .composite(&NAN_TO_NUM, nan_to_num)?;
     Ok(())
