@@ -13,7 +13,6 @@ import functools
 import gc
 import operator
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -30,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 import opfuse
-from opfuse._opfuse import Compiled, Tensor, _from_capsule, _from_exchange, _operator, _to_exchange
+from opfuse._opfuse import Compiled, Tensor, _from_capsule, _from_exchange, _Inputs, _operator, _to_exchanges
 
 aten = torch.ops.aten
 
@@ -68,12 +67,19 @@ def _from_torch(tensor: torch.Tensor) -> Tensor:
     return _from_capsule(torch._C._to_dlpack(tensor.detach()))
 
 
-def _to_torch(tensor: Tensor) -> torch.Tensor:
-    """A tensor of PyTorch over the same memory."""
+def _converted(value: Any) -> Any:
+    """A tensor over the memory of one, and any other value as it is."""
+    return _from_torch(value) if isinstance(value, torch.Tensor) else value
+
+
+def _give_away(values: list[Any]) -> None:
+    """Puts tensors of PyTorch over the same memory in place of tensors."""
     if _EXCHANGES:
-        made: torch.Tensor = _to_exchange(tensor, torch.Tensor)
-        return made
-    return torch._C._from_dlpack(tensor.__dlpack__())
+        _to_exchanges(values, torch.Tensor)
+    else:
+        values[:] = [
+            torch._C._from_dlpack(value.__dlpack__()) if isinstance(value, Tensor) else value for value in values
+        ]
 
 
 def _sizes_of(value: torch.Tensor) -> tuple[int, ...]:
@@ -216,15 +222,6 @@ def _strides_of(node: torch.fx.Node) -> tuple[int, ...] | None:
     return strides if strides is not None and all(isinstance(stride, int) for stride in strides) else None
 
 
-class _Parameter:
-    """A parameter of a model and the tensor over its memory, which is kept from call to call."""
-
-    def __init__(self, given: torch.nn.Parameter, forget: Callable[[Any], Any]) -> None:
-        self.given = weakref.ref(given, forget)
-        self.address = given.data_ptr()
-        self.own = _from_torch(given)
-
-
 class Graph:
     """A graph of PyTorch as a compiled function of opfuse."""
 
@@ -236,7 +233,8 @@ class Graph:
         inputs = {node: at for at, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
         (output,) = graph.graph.find_nodes(op="output")
         # Others are not converted, and may be of any kind.
-        self._is_used = [any(user is not output for user in node.users) for node in inputs]
+        is_used = [any(user is not output for user in node.users) for node in inputs]
+        self._inputs = _Inputs(torch.Tensor, torch.nn.Parameter, is_used)
         # The graph in parts, once a call of it was refused.
         self._parts: Callable[..., Any] | None = None
         self._is_one = isinstance(output.args[0], torch.fx.Node)
@@ -250,7 +248,6 @@ class Graph:
             isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in graph.graph.nodes
         )
-        self._parameters: dict[int, _Parameter] = {}
         self.compiled = Compiled(self._traced, watch=False)
 
     def _traced(self, *inputs: Any) -> Any:
@@ -264,17 +261,19 @@ class Graph:
     def __call__(self, *inputs: Any) -> Any:
         if self._parts is not None:
             return self._parts(*inputs)
-        own = [self._own(at, value) if self._is_used[at] else None for at, value in enumerate(inputs)]
+        own = self._inputs.own(inputs, _converted)
         try:
-            made = iter(self._computed(own))
+            computed = self._computed(own)
         except _Refused as refused:
             # Nothing was written yet: a graph writes to its inputs last.
             self._parts = self._without(refused)
             return self._parts(*inputs)
-        results = []
-        for node, given in zip(self._results, self._given, strict=True):
-            result = next(made) if node is not None else inputs[given] if given is not None else None
-            results.append(_to_torch(result) if isinstance(result, Tensor) else result)
+        _give_away(computed)
+        made = iter(computed)
+        results = [
+            next(made) if node is not None else inputs[given] if given is not None else None
+            for node, given in zip(self._results, self._given, strict=True)
+        ]
         for message, holds in zip(self._messages, made, strict=True):
             if not holds:
                 raise RuntimeError(message)
@@ -289,16 +288,7 @@ class Graph:
         _tell(made, Counter({str(refused.node.target): 1}), {str(refused.node.target): str(refused.error)}, self)
         return run
 
-    def _own(self, at: int, value: Any) -> Any:
-        if type(value) is not torch.nn.Parameter:
-            return _from_torch(value) if isinstance(value, torch.Tensor) else value
-        known, parameter = self._parameters.get(at), cast(torch.nn.Parameter, value)
-        if known is not None and known.given() is value and known.address == parameter.data_ptr():
-            return known.own
-        self._parameters[at] = found = _Parameter(parameter, lambda _: self._parameters.pop(at, None))
-        return found.own
-
-    def _computed(self, inputs: list[Any]) -> list[Any]:
+    def _computed(self, inputs: tuple[Any, ...]) -> list[Any]:
         if not self._has_results:
             return []
         if not self._is_random:

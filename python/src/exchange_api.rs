@@ -3,11 +3,12 @@
 //! C, without capsules and calls of Python.
 //!
 //! A class of tensors has a table of such functions. Ours is [`OWN`]; those of other libraries are called by
-//! [`_from_exchange`] and [`_to_exchange`]. The GIL is held in all of them.
+//! [`from_table`] and [`to_table`]. The GIL is held in all of them.
 
 use crate::errors::panicked;
 use crate::exchange::{adopted, given_away};
 use crate::tensor::PyTensor;
+use opfuse::Tensor;
 use opfuse::formats::dlpack::{Capsule, Description, Versioned};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -27,7 +28,7 @@ type SetError = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);
 
 /// A table of functions: `DLPackExchangeAPI`. Each returns 0, or -1 with an exception.
 #[repr(C)]
-struct Table {
+pub struct Table {
     version: [u32; 2],
     /// A table for older versions, or null.
     previous: *const c_void,
@@ -35,7 +36,7 @@ struct Table {
     from_object: Option<unsafe extern "C" fn(*mut c_void, *mut *mut Versioned) -> c_int>,
     to_object: Option<unsafe extern "C" fn(*mut Versioned, *mut *mut c_void) -> c_int>,
     /// Describes a tensor without an owner. It may be missing.
-    describe: Option<unsafe extern "C" fn(*mut c_void, *mut Description) -> c_int>,
+    pub describe: Option<unsafe extern "C" fn(*mut c_void, *mut Description) -> c_int>,
     stream: Option<unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int>,
 }
 
@@ -136,7 +137,7 @@ pub fn register(class: &Bound<'_, PyType>) -> PyResult<()> {
 }
 
 /// The table of a class of another library.
-fn table_of<'a>(class: &'a Bound<'_, PyType>) -> PyResult<&'a Table> {
+pub fn table_of<'a>(class: &'a Bound<'_, PyType>) -> PyResult<&'a Table> {
     let py = class.py();
     let refused = |what: &str| PyBufferError::new_err(format!("the exchange interface of {class:?} {what}"));
     let capsule = class.getattr(intern!(py, "__dlpack_c_exchange_api__"))?;
@@ -153,23 +154,26 @@ fn table_of<'a>(class: &'a Bound<'_, PyType>) -> PyResult<&'a Table> {
 /// devices and gradients, so the caller does.
 #[pyfunction]
 pub fn _from_exchange(object: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
-    let (py, class) = (object.py(), object.get_type());
-    let call =
-        table_of(&class)?.from_object.ok_or_else(|| PyBufferError::new_err("the table has no from_py_object"))?;
+    from_table(object, table_of(&object.get_type())?).map(PyTensor)
+}
+
+/// A tensor over the memory of a tensor of a class with this table.
+pub fn from_table(object: &Bound<'_, PyAny>, table: &Table) -> PyResult<Tensor> {
+    let py = object.py();
+    let call = table.from_object.ok_or_else(|| PyBufferError::new_err("the table has no from_py_object"))?;
     let mut managed = ptr::null_mut();
     // SAFETY: the function is called as DLPack says: with an object of its class, a place for the result and the GIL.
     let status = unsafe { call(object.as_ptr().cast(), &mut managed) };
     let failed = || PyErr::take(py).unwrap_or_else(|| PyBufferError::new_err("the library gave no tensor"));
     let managed = NonNull::new(managed).filter(|_| status == 0).ok_or_else(failed)?;
     // SAFETY: the library gave up a managed tensor, as DLPack says, whose memory is used in turns under the GIL.
-    adopted(py, unsafe { Capsule::from_versioned(managed) }).map(PyTensor)
+    adopted(py, unsafe { Capsule::from_versioned(managed) })
 }
 
-/// A tensor of another library over the memory of this one, by the table of its class.
-#[pyfunction]
-pub fn _to_exchange<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+/// A tensor of a class with this table over the memory of one of ours.
+pub fn to_table<'py>(tensor: &Bound<'py, PyTensor>, table: &Table) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
-    let call = table_of(class)?.to_object.ok_or_else(|| PyBufferError::new_err("the table has no to_py_object"))?;
+    let call = table.to_object.ok_or_else(|| PyBufferError::new_err("the table has no to_py_object"))?;
     let managed = given_away(&tensor.get().0)?;
     let mut made = ptr::null_mut();
     // SAFETY: the function is called as DLPack says: with a managed tensor that is given up, a place for the result and

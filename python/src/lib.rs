@@ -23,6 +23,7 @@ mod exchange;
 mod exchange_api;
 mod files;
 mod gradients;
+mod graph_tensors;
 mod indexing;
 mod key;
 mod names;
@@ -52,6 +53,7 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<differentiated::PyPullback>()?;
     module.add_class::<gradients::Setting>()?;
     module.add_class::<operators::PyOperator>()?;
+    module.add_class::<graph_tensors::Inputs>()?;
     let operators = PyModule::new(py, "opfuse.ops")?;
     entry::register(&operators, &py.get_type::<tensor::PyTensor>())?;
     exchange_api::register(&py.get_type::<tensor::PyTensor>())?;
@@ -62,7 +64,7 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(exchange::from_dlpack, module)?,
         wrap_pyfunction!(exchange::_from_capsule, module)?,
         wrap_pyfunction!(exchange_api::_from_exchange, module)?,
-        wrap_pyfunction!(exchange_api::_to_exchange, module)?,
+        wrap_pyfunction!(graph_tensors::_to_exchanges, module)?,
         wrap_pyfunction!(random::manual_seed, module)?,
         wrap_pyfunction!(random::default_generator, module)?,
         wrap_pyfunction!(gradients::is_grad_enabled, module)?,

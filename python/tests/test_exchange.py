@@ -7,7 +7,7 @@ import threading
 
 import opfuse
 import pytest
-from opfuse._opfuse import _from_exchange, _to_exchange
+from opfuse._opfuse import _from_exchange, _to_exchanges
 
 numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
 
@@ -320,8 +320,10 @@ def test_the_c_exchange_interface_refuses():
     with pytest.raises(AttributeError):
         _from_exchange([1])
     with pytest.raises(BufferError, match="detach"):
-        _to_exchange(opfuse.ones(2).requires_grad_(), opfuse.Tensor)
-    assert _to_exchange(_from_exchange(opfuse.ones(2)), opfuse.Tensor).tolist() == [1, 1]
+        _to_exchanges([opfuse.ones(2).requires_grad_()], opfuse.Tensor)
+    values = [_from_exchange(opfuse.ones(2)), 3]
+    _to_exchanges(values, opfuse.Tensor)
+    assert values[0].tolist() == [1, 1] and values[1] == 3
 
 
 def test_the_c_exchange_interface_allocates():
