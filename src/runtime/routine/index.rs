@@ -7,13 +7,17 @@ use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, FlatIndex};
 use crate::ir::{Attr, Op};
 
+/// Indices that are checked before they are used. They stay in a core's first cache.
+const CHECKED: usize = 1024;
+
 /// Computes `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`. Each index is checked against its size. Optionally a
 /// negative one counts from the end.
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let FlatIndex { sizes, wrap: wraps } = FlatIndex::read(attrs);
     let to = operands.output.elements::<i64>();
-    to.fill(0);
     for operand in 0..operands.inputs.len() {
+        // The first operand starts the sums.
+        let before = |to: i64, size: i64| if operand == 0 { 0 } else { to * size };
         let layout = operands.inputs.array(operand).layout();
         let (index, size) = (Index::of(operands.inputs, operand), sizes[operand]);
         let low = if wraps { -size } else { 0 };
@@ -32,19 +36,27 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
             if line.steps == [0] {
                 // The same index, as along a dim that another operand has.
                 let got = checked(start)?;
-                to.iter_mut().for_each(|to| *to = *to * size + got);
+                to.iter_mut().for_each(|to| *to = before(*to, size) + got);
                 return Ok(());
             }
-            // Without a call or an exit per element, the compiler makes vectors of it.
+            let mut done = 0;
             if let (Index::Wide(all), [1]) = (index, line.steps) {
                 let own = &all[start..start + line.len];
-                if own.iter().fold(true, |fits, &got| fits & (got >= low) & (got < size)) {
-                    to.iter_mut().zip(own).for_each(|(to, &got)| *to = *to * size + got + (got >> 63 & size));
-                    return Ok(());
+                for (own, to) in own.chunks(CHECKED).zip(to.chunks_mut(CHECKED)) {
+                    // Without a call or an exit per element, the compiler makes vectors of it.
+                    if !own.iter().fold(true, |fits, &got| fits & (got >= low) & (got < size)) {
+                        break;
+                    }
+                    let places = own.iter().map(|&got| got + (got >> 63 & size));
+                    match operand {
+                        0 => to.iter_mut().zip(places).for_each(|(to, at)| *to = at),
+                        _ => to.iter_mut().zip(places).for_each(|(to, at)| *to = *to * size + at),
+                    }
+                    done += own.len();
                 }
             }
-            for (nth, to) in to.iter_mut().enumerate() {
-                *to = *to * size + checked(start + nth * line.steps[0])?;
+            for (nth, to) in to.iter_mut().enumerate().skip(done) {
+                *to = before(*to, size) + checked(start + nth * line.steps[0])?;
             }
             Ok(())
         })?;
