@@ -89,8 +89,8 @@ impl Tier {
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
-        let is_for_cranelift =
-            (2..=SHORT_CHAIN).contains(&arithmetic) && plain || is_short && geometry.inner.len() == 1;
+        let is_for_cranelift = (2..=SHORT_CHAIN).contains(&arithmetic) && plain
+            || is_short && geometry.inner.len() == 1 && !has_angles(kernel);
         if is_for_cranelift && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
@@ -120,12 +120,21 @@ const LEAST_WORK: usize = 1 << 15;
 
 /// Whether machine code for wide vectors runs the kernel faster than the vm.
 fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
-    // The vm skips the range reduction of huge angles if there are none.
-    let has_angles = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan)));
+    let is_long = geometry.n_rows() == 1 || geometry.inner.last().is_some_and(|&lanes| lanes >= LONG_ANGLES);
     let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
     // The vm spreads the blocks of a few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
-    !has_angles && one_line && !few_rows && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
+    !(is_long && has_angles(kernel))
+        && one_line
+        && !few_rows
+        && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
+}
+
+/// Whether there are functions of angles. The vm skips the range reduction of huge ones if there are none, which takes
+/// machine code five times as long as the rest.
+fn has_angles(kernel: &Kernel) -> bool {
+    let is_angle = |kind: &Kind| matches!(kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan));
+    kernel.insts.iter().any(|inst| is_angle(&inst.kind))
 }
 
 fn has_gathers(kernel: &Kernel) -> bool {
@@ -146,6 +155,8 @@ fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
 const MOST_PACKED: usize = 1 << 20;
 /// With fewer rows, long folds are left to the vm.
 const FEW_ROWS: usize = 8;
+/// Rows of so many angles are left to the vm (`python/benches/torch_compile.py --functions --models positions`).
+const LONG_ANGLES: usize = 16;
 /// Most arithmetic instructions for which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;
 /// For shorter rows, the vm takes longer to start a row than to walk it. A softmax of 16 takes 260 ns a row there, and

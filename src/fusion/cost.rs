@@ -63,7 +63,8 @@ impl<'g> CostModel<'g> {
     fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
         let (bytes, scattered) = self.traffic(region);
         let moving = self.rates.scattered(bytes, scattered);
-        f64::from(self.rates.launch) + moving.max(self.rates.computing(self.work(region, hoisted)))
+        let running = moving.max(self.rates.computing(self.work(region, hoisted)));
+        f64::from(self.rates.launch) + running + starting_calls(region)
     }
 
     /// The bytes that a kernel moves, each element once: those of contiguous walks, and those of walks with another
@@ -270,6 +271,46 @@ fn short_rows(region: &Region) -> usize {
     }
     if row < SHORT_ROW { rows } else { 0 }
 }
+
+/// How long the vm takes to start its instructions in a fold that machine code does not run, one call each:
+///
+/// - along short runs of rows, where memory goes along these and not along the fold. Rows are one run where every
+///   access goes through them as one;
+/// - for elements at indices, one by one.
+fn starting_calls(region: &Region) -> Nanos {
+    let n_rows = region.rows.len();
+    let folds = region.values.iter().any(|(_, value)| matches!(value, Value::Fold(..)));
+    let (Some(last_row), Some(last)) = (n_rows.checked_sub(1), (n_rows + region.inner.len()).checked_sub(1)) else {
+        return 0.0;
+    };
+    if !folds || last == last_row {
+        return 0.0;
+    }
+    let walks = || region.loads.entities();
+    let elements: usize = region.rows.iter().chain(&region.inner).product();
+    let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
+    let smooth = |stride: usize| i64::from(stride <= 1);
+    let score: i64 = walks().map(|walk| smooth(walk.strides[last]) - smooth(walk.strides[last_row])).sum();
+    let mut lanes = region.rows[last_row];
+    for at in (0..last_row).rev() {
+        if walks().any(|walk| walk.strides[at] != region.rows[at + 1] * walk.strides[at + 1]) {
+            break;
+        }
+        lanes *= region.rows[at];
+    }
+    if score >= 0 || lanes >= LONG_LANES {
+        return at_indices;
+    }
+    let calls = region.values.iter().filter(|&(id, _)| region.is_full[id]).count() + 1;
+    at_indices + (elements / lanes.max(1) * calls) as Nanos * CALL
+}
+
+/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold
+/// (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
+const CALL: Nanos = 15.0;
+const GATHER: Nanos = 4.0;
+/// Runs of so many rows take longer to compute than to start.
+const LONG_LANES: usize = 512;
 
 /// The loop with the smallest stride other than 0.
 fn densest(strides: &[usize]) -> Option<usize> {

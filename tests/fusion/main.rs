@@ -11,6 +11,7 @@ mod horizontal;
 mod legality;
 mod partition_properties;
 mod regrouped;
+mod slow_folds;
 #[path = "../common/values.rs"]
 mod values;
 

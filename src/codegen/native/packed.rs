@@ -117,7 +117,7 @@ impl Packed {
                 runs(sizes, access, |index, offset, stride, n| {
                     let (to, step) = (to.wrapping_add(index * bytes), step);
                     let units = starts.iter().map(move |start| start.wrapping_add(offset as u64)).enumerate();
-                    // SAFETY: the buffer has an element per position, and the caller vouches for the operand's elements.
+                    // SAFETY: the buffer has an element per position, and the caller vouches for the elements.
                     unsafe {
                         if operand.is_iota {
                             let unit = |start: u64, nth: usize| start.wrapping_add(nth.wrapping_mul(stride) as u64);
