@@ -4,6 +4,7 @@
     python torch_compile.py --missing               goes on where an earlier run stopped
     python torch_compile.py --only-page             writes the page of what is known
     python torch_compile.py --nets [...]            networks and programs of nets.py instead; `step` where they train
+    python torch_compile.py --functions [...]       functions of functions.py instead, without gradients
 
 Models have the architectures of transformers in small random configurations, and one has BERT-base's sizes. For each
 model and mode, processes of their own measure first calls: of `aot_eager`, which traces and compiles nothing; and of
@@ -52,9 +53,10 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
 
     torch.manual_seed(0)
     if name not in MODELS:
+        import functions
         import nets
 
-        return {**nets.NETWORKS, **nets.PROGRAMS}[name]()
+        return {**nets.NETWORKS, **nets.PROGRAMS, **functions.FUNCTIONS}[name]()
     import transformers as hf
 
     encoder = {**SMALL, **DECODER}
@@ -325,6 +327,17 @@ NETS_TEXT = [
     "eager PyTorch, as a number, whatever the results' size is. That of `particles` means nothing: resampling picks",
     "another particle for the least difference of a sum.",
 ]
+FUNCTIONS_TITLE = "# Functions under torch.compile"
+FUNCTIONS_TEXT = [
+    "What people write between networks, from `python/benches/functions.py`. They were written in one go, before any",
+    "was measured, and show what nobody tuned. *Inference* is a call without gradients. *Error* is opfuse's greatest",
+    "difference from eager PyTorch, as a number, whatever the results' size is.",
+]
+TEXTS = {
+    "models": (MODELS_TITLE, MODELS_TEXT),
+    "nets": (NETS_TITLE, NETS_TEXT),
+    "functions": (FUNCTIONS_TITLE, FUNCTIONS_TEXT),
+}
 STEADY_TEXT = [
     "",
     "## Steady calls",
@@ -337,12 +350,15 @@ STEADY_TEXT = [
 ]
 
 
-def rows(is_nets: bool) -> list[tuple[str, str]]:
-    """Models and modes. Programs are not trained."""
-    if not is_nets:
+def rows(kind: str) -> list[tuple[str, str]]:
+    """Names and modes. Programs and functions are not trained."""
+    if kind == "models":
         return [(name, mode) for name in MODELS for mode in MODES]
+    import functions
     import nets
 
+    if kind == "functions":
+        return [(name, "inference") for name in functions.FUNCTIONS]
     networks = [(name, mode) for name in nets.NETWORKS for mode in MODES]
     return networks + [(name, "inference") for name in nets.PROGRAMS]
 
@@ -351,7 +367,7 @@ def page(state: dict[str, Any]) -> str:
     """What is known, as a page."""
     steady, firsts = state["steady"], state["first"]
     good = {key: found for key, found in steady.items() if "least" in found}
-    title, introduction = (NETS_TITLE, NETS_TEXT) if state.get("nets") else (MODELS_TITLE, MODELS_TEXT)
+    title, introduction = TEXTS[state["kind"]]
     lines = [title, ""]
     lines += [f"Made by `{state['command']}`", f"on {state['day']}, {state['machine']}.", ""]
     lines += [f"Libraries: {state['libraries']}.", "", *introduction, *STEADY_TEXT]
@@ -369,9 +385,9 @@ def page(state: dict[str, Any]) -> str:
     inductor = mean([by_inductor(found) for found in good.values()])
     lines += ["", f"All rows by Inductor: {inductor:.2f}. By eager PyTorch: {eager:.2f}."]
     lines += ["", STEADY_HEAD, *(steady_line(key, found) for key, found in steady.items()), ""]
-    if state.get("nets"):
+    if state["kind"] != "models":
         threads = sorted({key.split("/")[2] for key in steady})
-        keys = [f"{name}/{mode}/{count}" for name, mode in rows(is_nets=True) for count in threads]
+        keys = [f"{name}/{mode}/{count}" for name, mode in rows(state["kind"]) for count in threads]
         missing = [key.rsplit("/", 1)[0].replace("/", ", ") for key in keys if key not in steady]
         lines += ["Not measured yet:", "", *(f"- {row}" for row in missing), ""] if missing else []
     if not firsts:
@@ -400,7 +416,9 @@ def page(state: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nets", action="store_true", help="networks and programs of nets.py")
+    parser.set_defaults(kind="models")
+    for kind, what in (("nets", "networks and programs of nets.py"), ("functions", "functions of functions.py")):
+        parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=what)
     parser.add_argument("--models", help="some of them, with commas between")
     parser.add_argument("--modes", default="inference,step")
     parser.add_argument("--threads", default="1,2")
@@ -416,7 +434,7 @@ def main() -> None:
     if options.task:
         worker(json.loads(options.task))
         return
-    state: dict[str, Any] = {"steady": {}, "first": {}, "nets": options.nets}
+    state: dict[str, Any] = {"steady": {}, "first": {}, "kind": options.kind}
     if (options.missing or options.only_page) and options.state.exists():
         state = json.loads(options.state.read_text())
     if not options.only_page:
@@ -431,10 +449,10 @@ def measure(options: argparse.Namespace, state: dict[str, Any]) -> None:
     state["libraries"] = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "opfuse"))
     state["machine"], state["day"] = machine(), datetime.date.today().isoformat()
     chosen = f"--threads {options.threads} --seconds {options.seconds:g} --repeats {options.repeats}"
-    chosen = f"--nets {chosen}" if options.nets else chosen
+    chosen = chosen if options.kind == "models" else f"--{options.kind} {chosen}"
     state["command"] = f"python python/benches/torch_compile.py {chosen}"
     threads = [int(count) for count in options.threads.split(",")]
-    known, modes = rows(options.nets), options.modes.split(",")
+    known, modes = rows(options.kind), options.modes.split(",")
     models = options.models.split(",") if options.models else [name for name, _ in known]
     if unknown := set(models) - {name for name, _ in known}:
         raise SystemExit(f"there is no model {min(unknown)}; the models are {', '.join(dict(known))}")

@@ -1,9 +1,9 @@
 //! Batches of small matrices, as the rotations of points or the covariances of filters.
 //!
-//! A piece takes longer to start than such a product takes. Here many matrices are one call. With the fewest columns, the
-//! compiler knows how many there are, so a row of the result stays in registers. With a few more, each matrix is some
-//! tiles of one or two vectors. Each element is the chain of `tile`: from +0.0, over the steps in order, each rounded
-//! once.
+//! A piece takes longer to start than such a product takes. Here many matrices are one call. With the fewest columns,
+//! the compiler knows how many there are, so a row of the result stays in registers. With a few more, each matrix is
+//! some tiles of one or two vectors. Each element is the chain of `tile`: from +0.0, over the steps in order, each
+//! rounded once.
 
 #![allow(unsafe_code, reason = "operands and results are raw pointers, and instructions are those of a level")]
 
