@@ -1,7 +1,7 @@
 """Functions of tensors for `torch_compile.py --functions`: what people write between networks.
 
-Nobody tuned opfuse for one of them: they were written in one go, from what images, text, particles, finance, signals
-and models are made of, before any was measured. Sizes take about a millisecond.
+They were written in one go, from what images, text, particles, finance, signals and models are made of, before any was
+measured. Most take about a millisecond.
 """
 
 from __future__ import annotations
@@ -109,15 +109,6 @@ def life(x: Tensor) -> Tensor:
     return reduce(step, range(5), x)
 
 
-def mandelbrot(real: Tensor, imaginary: Tensor) -> Tensor:
-    x, y, count = real * 0, imaginary * 0, torch.zeros_like(real, dtype=torch.int32)
-    for _ in range(30):
-        is_in = x * x + y * y < 4
-        x, y = torch.where(is_in, x * x - y * y + real, x), torch.where(is_in, 2 * x * y + imaginary, y)
-        count = count + is_in.int()
-    return count
-
-
 def forces(places: Tensor, mass: Tensor) -> Tensor:
     apart = places[None] - places[:, None]
     return (apart * (((apart**2).sum(-1) + 0.01) ** -1.5 * mass)[..., None]).sum(1)
@@ -154,11 +145,6 @@ def overlaps(a: Tensor, b: Tensor) -> Tensor:
 
 def horner(x: Tensor) -> Tensor:
     return ((((x * 1.1 + 2) * x - 3) * x + 4) * x - 5) * x + 6
-
-
-def plane(dim: int) -> Callable[[], Tensor]:
-    line = torch.linspace(-2, 1, 256) if dim else torch.linspace(-1.5, 1.5, 256)[:, None]
-    return lambda: line.expand(256, 256).contiguous()
 
 
 FUNCTIONS: dict[str, Callable[[], Made]] = {
@@ -264,5 +250,4 @@ FUNCTIONS: dict[str, Callable[[], Made]] = {
     "pixel_shuffle": program(lambda x: F.pixel_shuffle(x, 2).relu(), normal(4, 64, 64, 64)),
     "heat": program(heat, normal(256, 256)),
     "life": program(life, ints(2, 512, 512, dtype=torch.int32)),
-    "mandelbrot": program(mandelbrot, plane(1), plane(0)),
 }
