@@ -115,7 +115,8 @@ impl Packed {
                 let (from, to) = (pointers.operands[slot], line(slot));
                 let starts = starts(geometry, access, rows.clone());
                 runs(sizes, access, |index, offset, stride, n| {
-                    let (to, step) = (to.wrapping_add(index * bytes), step);
+                    // Copies of their own stay in registers while the buffer is written.
+                    let (from, to, step) = (from, to.wrapping_add(index * bytes), step);
                     let units = starts.iter().map(move |start| start.wrapping_add(offset as u64)).enumerate();
                     // SAFETY: the buffer has an element per position, and the caller vouches for the elements.
                     unsafe {
@@ -126,7 +127,6 @@ impl Packed {
                                 (0..n).for_each(|nth| to.add(nth).write(unit(start, nth)));
                             });
                         } else {
-                            let from = from;
                             let pairs = units.map(move |(row, start)| {
                                 (from.wrapping_add(start as usize), to.wrapping_add(row * step))
                             });

@@ -107,7 +107,7 @@ pub(super) struct Across<'a, T> {
 }
 
 /// Some rows of two vectors of neighbouring columns.
-pub(super) struct Rows<'a, T> {
+pub(super) struct ByRows<'a, T> {
     /// Where the factors of a chain lie in the right operand, step by step.
     pub(super) steps: &'a [usize],
     /// The left operand, with its strides of rows and steps.
@@ -124,7 +124,7 @@ pub(super) struct Rows<'a, T> {
 ///
 /// # Safety
 /// As for [`RunAlong`].
-pub(super) type RunRows<T> = unsafe fn(&Rows<'_, T>);
+pub(super) type RunRows<T> = unsafe fn(&ByRows<'_, T>);
 
 /// Computes the chains of so many vectors.
 ///
@@ -182,8 +182,8 @@ pub(super) trait MultiplyDirectly: Multiply {
 }
 
 #[inline(always)]
-unsafe fn rows<V: Vector, const ROWS: usize>(call: &Rows<'_, V::Element>) {
-    let &Rows { steps, a, left: [a_row, a_step], b, segments, c, c_row } = call;
+unsafe fn rows<V: Vector, const ROWS: usize>(call: &ByRows<'_, V::Element>) {
+    let &ByRows { steps, a, left: [a_row, a_step], b, segments, c, c_row } = call;
     // SAFETY: passed on from the caller, see `RunRows`. Only columns of the segments are loaded and stored.
     unsafe {
         let mut sums = [[V::zero(); 2]; ROWS];
@@ -320,7 +320,7 @@ macro_rules! level {
             use super::*;
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn rows<V: Vector, const ROWS: usize>(call: &Rows<'_, V::Element>) {
+            unsafe fn rows<V: Vector, const ROWS: usize>(call: &ByRows<'_, V::Element>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::rows::<V, ROWS>(call) }
             }

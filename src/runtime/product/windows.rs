@@ -3,7 +3,7 @@
 //! Panels are packed straight from the view (`gather`), so the windows are never copied to memory. Where there are few
 //! rows, or channels are last in memory, not even panels are packed (`direct`).
 
-use super::direct::{APART, Across, Along, MultiplyDirectly, PARTS, Rows, Steps, WHOLE};
+use super::direct::{APART, Across, Along, ByRows, MultiplyDirectly, PARTS, Steps, WHOLE};
 use super::format::Format;
 use super::gather::{Gathered, Segment, WindowTable, merged, offsets};
 use super::pack::pack;
@@ -295,7 +295,7 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
                 let a = a.wrapping_add(rows.start * a_row);
                 let c = Self::at(out, (matrix * m + rows.start) * n);
                 for &segments in pairs {
-                    let call = Rows { steps, a, left: [a_row, step], b, segments, c, c_row: n };
+                    let call = ByRows { steps, a, left: [a_row, step], b, segments, c, c_row: n };
                     #[allow(unsafe_code, reason = "operands are raw pointers")]
                     // SAFETY: as for packed products. Segments have only columns of the windows' layout, and no two
                     // parts have the same.
