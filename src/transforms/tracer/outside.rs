@@ -11,6 +11,7 @@ use crate::dispatch::key::local::is_tracing;
 use crate::error::{NotCaptured, Result};
 use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
+use crate::transforms::tracer::deferred::flush;
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::with_recording;
 use crate::transforms::tracer::trace::Lifted;
@@ -217,10 +218,11 @@ pub(crate) fn on_history(tensor: &Tensor, what: &str) {
     }
 }
 
-/// Called before `requires_grad` of a tensor is set. Programs cannot do that to their inputs.
+/// Called before `requires_grad` of a tensor is set. Programs cannot do that to their inputs. In a deferred recording,
+/// the calls before it run first.
 ///
 /// # Errors
-/// If the history of an input cannot be recomputed.
+/// If one of them fails, or the history of an input cannot be recomputed.
 pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<()> {
     if !is_tracing() {
         return Ok(());
@@ -233,6 +235,17 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
             }
         });
         return Ok(());
+    }
+    let reason = with_recording(|recording| match (recording.is_deferred(), recording.given(tensor)) {
+        (false, _) => None,
+        (true, Some(input)) => Some(NotCaptured::RequiresGradSet { input, value: requires_grad }),
+        (true, None) => {
+            recording.outside(tensor).map(|of| NotCaptured::RequiresGradChanged { tensor: of.to_string().into() })
+        }
+    });
+    if let Some(reason) = reason.flatten() {
+        // A call before this one may fail, and then the flag stays as it was.
+        flush(Some(reason.into()))?;
     }
     let handles = with_recording(|recording| {
         let original = match recording.given(tensor) {
