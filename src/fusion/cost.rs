@@ -260,22 +260,24 @@ const SHORT_ROW: usize = 8;
 fn short_rows(region: &Region) -> usize {
     let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
     let walks = || region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk));
-    let Some((mut row, outer)) = loops.split_last().map(|(&row, outer)| (row, outer)) else { return 0 };
-    let mut rows: usize = outer.iter().product();
-    // Neighbouring loops are one, where every access goes through them as one.
-    for at in (0..outer.len()).rev() {
-        if walks().any(|walk| walk.strides[at] != loops[at + 1] * walk.strides[at + 1]) {
-            break;
-        }
-        (row, rows) = (row * outer[at], rows / outer[at].max(1));
+    let first = first_of_run(&loops, walks);
+    let row: usize = loops[first..].iter().product();
+    if row < SHORT_ROW { loops[..first].iter().product() } else { 0 }
+}
+
+/// The first of the last loops that are one run, because every walk goes through them as one.
+fn first_of_run<'w, W: Iterator<Item = &'w Walk>>(loops: &[usize], walks: impl Fn() -> W) -> usize {
+    let mut first = loops.len().saturating_sub(1);
+    let follows = |at: usize, walk: &Walk| walk.strides[at - 1] == loops[at] * walk.strides[at];
+    while first > 0 && walks().all(|walk| follows(first, walk)) {
+        first -= 1;
     }
-    if row < SHORT_ROW { rows } else { 0 }
+    first
 }
 
 /// How long the vm takes to start its instructions in a fold that machine code does not run, one call each:
 ///
-/// - along short runs of rows, where memory goes along these and not along the fold. Rows are one run where every
-///   access goes through them as one;
+/// - along short runs of rows, where memory goes along these and not along the fold;
 /// - for elements at indices, one by one.
 fn starting_calls(region: &Region) -> Nanos {
     let n_rows = region.rows.len();
@@ -291,13 +293,7 @@ fn starting_calls(region: &Region) -> Nanos {
     let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
     let smooth = |stride: usize| i64::from(stride <= 1);
     let score: i64 = walks().map(|walk| smooth(walk.strides[last]) - smooth(walk.strides[last_row])).sum();
-    let mut lanes = region.rows[last_row];
-    for at in (0..last_row).rev() {
-        if walks().any(|walk| walk.strides[at] != region.rows[at + 1] * walk.strides[at + 1]) {
-            break;
-        }
-        lanes *= region.rows[at];
-    }
+    let lanes: usize = region.rows[first_of_run(&region.rows, walks)..].iter().product();
     if score >= 0 || lanes >= LONG_LANES {
         return at_indices;
     }

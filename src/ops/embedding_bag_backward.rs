@@ -8,11 +8,18 @@ use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::EmbeddingDenseBackward;
 use crate::ir::{Attrs, DType, Op, Scalar};
+use crate::ops::composite::Composite;
 use crate::ops::factories::full_on;
 use crate::ops::indexing::embedding;
 use crate::tensor::handle::Tensor;
 
-/// What the two forms of the gradient by the table have in common.
+static BY_TABLE: Composite = Composite::new(
+    "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor \
+     maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int \
+     padding_idx=-1) -> Tensor",
+);
+
+/// What the gradient by the table is made of.
 struct Bags<'a> {
     indices: &'a Tensor,
     /// The bag of each index, the number of indices of each bag, and the index of the greatest by bag and feature.
@@ -28,10 +35,8 @@ struct Bags<'a> {
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel(
-            "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor \
-             maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int \
-             padding_idx=-1) -> Tensor",
+        .composite(
+            &BY_TABLE,
             |grad: &Tensor,
              indices: &Tensor,
              bags: &Tensor,
@@ -44,7 +49,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              padding_idx: i64| {
                 let all =
                     Bags { indices, bags, sizes, greatest, num_weights, scale_grad_by_freq, mode, scales, padding_idx };
-                by_table("_embedding_bag_dense_backward", grad, &all)
+                by_table(grad, &all)
             },
         )?
         .def_kernel(
@@ -58,18 +63,27 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              sizes: &Tensor,
              greatest: &Tensor,
              num_weights: i64,
-             scale_grad_by_freq: bool,
+             by_freq: bool,
              mode: i64,
              sparse: bool,
              scales: Option<&Tensor>,
-             padding_idx: i64| {
-                let op = "_embedding_bag_backward";
+             padding: i64| {
                 if sparse {
-                    return Err(Error::argument(op, "sparse is true; there are dense gradients only, so pass false"));
+                    let what = "sparse is true; there are dense gradients only, so pass false";
+                    return Err(Error::argument("_embedding_bag_backward", what));
                 }
-                let all =
-                    Bags { indices, bags, sizes, greatest, num_weights, scale_grad_by_freq, mode, scales, padding_idx };
-                by_table(op, grad, &all)
+                BY_TABLE.call::<_, Tensor>((
+                    grad,
+                    indices,
+                    bags,
+                    sizes,
+                    greatest,
+                    num_weights,
+                    by_freq,
+                    mode,
+                    scales,
+                    padding,
+                ))
             },
         )?
         .def_kernel(
@@ -83,7 +97,8 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 }
 
 /// The gradient by the table: each row of `grad` is added to the rows that its bag was made of.
-fn by_table(op: &str, grad: &Tensor, all: &Bags<'_>) -> Result<Tensor> {
+fn by_table(grad: &Tensor, all: &Bags<'_>) -> Result<Tensor> {
+    let op = "_embedding_bag_dense_backward";
     let mode = mode_of(op, all.mode)?;
     if grad.dim() != 2 || all.indices.dim() != 1 || all.bags.sizes() != all.indices.sizes() {
         let what = format!("grad {:?}, indices {:?}, bags {:?}", grad.sizes(), all.indices.sizes(), all.bags.sizes());

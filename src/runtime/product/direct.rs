@@ -370,7 +370,8 @@ level!(baseline: PlainF32, F32 PlainF64, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6; 4)
 #[cfg(target_arch = "x86_64")]
 level!(avx2 "avx2,fma": __m256, F32 __m256d, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6; 6);
 #[cfg(target_arch = "x86_64")]
-level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512, F32 __m512d, F64; (1 2 3 4 5 6 7 8); 1 2 3 4 5 6 7 8 9 10 11 12; 8);
+level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512, F32 __m512d, F64; (1 2 3 4 5 6 7 8);
+    1 2 3 4 5 6 7 8 9 10 11 12; 8);
 
 macro_rules! multiply_directly {
     ($($element:ident $name:ident)*) => {$(

@@ -193,13 +193,21 @@ where
     let [count, m, k, n] = shape;
     let (left, right) = (batch::<T>(dtype, [count, m, k], numbers), batch::<T>(dtype, [count, k, n], numbers));
     let out = product(&left, &right, &TensorType::contiguous(dtype, &[count, m, n])).expect("memory");
-    let [a, b, c] = [&left, &right, &out].map(|array| elements::<T>(array).collect::<Vec<_>>());
+    let layouts = [left.layout(), right.layout()];
+    wrong_element::<T>([&left, &right, &out], [m, k, n]).map(|wrong| format!("{layouts:?}: {wrong}"))
+}
+
+/// A message if an element of a product of matrices is not its chain. All arrays have the same number of matrices.
+pub(super) fn wrong_element<T>(arrays: [&Array; 3], [m, k, n]: [usize; 3]) -> Option<String>
+where
+    T: Bits + bytemuck::AnyBitPattern,
+{
+    let [a, b, c] = arrays.map(|array| elements::<T>(array).collect::<Vec<_>>());
     c.into_iter().enumerate().find_map(|(at, found)| {
         let (matrix, row, column) = (at / n / m, at / n % m, at % n);
         let factors = |step: usize| (a[(matrix * m + row) * k + step], b[(matrix * k + step) * n + column]);
         let chain = (0..k).map(factors).fold(T::of(0.0), |sum, (a, b)| a.mul_add(b, sum)).canonical();
-        let layouts = [left.layout(), right.layout()];
-        (found.bits() != chain.bits()).then(|| format!("{layouts:?}: {found:?} at {at}, not {chain:?}"))
+        (found.bits() != chain.bits()).then(|| format!("{found:?} at {at}, not {chain:?}"))
     })
 }
 

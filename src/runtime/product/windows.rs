@@ -258,10 +258,36 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         Ok(())
     }
 
+    /// The size and stride of the last dim of columns, with those before it that it is one with.
+    fn run(&self) -> (usize, usize) {
+        merged(&self.columns).last().copied().unwrap_or((1, 1))
+    }
+
+    /// Columns as segments of whole vectors, and of parts of vectors.
+    fn segments(&self, lanes: usize) -> Result<[Vec<Segment>; 2]> {
+        let (run, stride) = self.run();
+        let columns = merged(&self.columns);
+        let starts = offsets(&columns[..columns.len().saturating_sub(1)])?;
+        let (each, rest) = (run / lanes, run % lanes);
+        let mut whole = roomy(starts.len().saturating_mul(each))?;
+        let mut parts = roomy(if rest > 0 { starts.len() } else { 0 })?;
+        for (nth, start) in starts.iter().enumerate() {
+            let segment = |at: usize, length: usize| Segment {
+                column: nth * run + at * lanes,
+                length,
+                offset: start + at * lanes * stride,
+            };
+            whole.extend((0..each).map(|at| segment(at, lanes)));
+            if rest > 0 {
+                parts.push(segment(each, rest));
+            }
+        }
+        Ok([whole, parts])
+    }
+
     /// Whether columns are runs in memory that fill vectors so well that reading them there beats packing them.
     fn are_close(&self) -> bool {
-        let runs = merged(&self.columns);
-        let (run, stride) = runs.last().copied().unwrap_or((1, 1));
+        let (run, stride) = self.run();
         let unused = run.next_multiple_of(T::kernels(self.isa).lanes) - run;
         let is_small = self.m * self.steps.count() <= MOST_FACTORS;
         self.m >= FEW_ROWS && stride == 1 && unused * self.m <= run * PACKING && is_small
@@ -270,10 +296,8 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
     /// Multiplies some rows by two vectors of neighbouring columns at a time, without packing.
     fn in_rows(&self, step: usize) -> Result<()> {
         let &Operands { left, windows, out, groups, m, n, .. } = self;
-        let columns = merged(&self.columns);
-        let (&(run, stride), outer) = columns.split_last().unwrap_or((&(1, 1), &[]));
         let functions = T::direct(self.isa);
-        let [mut segments, parts] = segments(run, stride, &offsets(outer)?, functions.lanes)?;
+        let [mut segments, parts] = self.segments(functions.lanes)?;
         segments.extend(parts);
         if !segments.len().is_multiple_of(2) {
             segments.push(Segment { column: 0, length: 0, offset: 0 });
@@ -312,10 +336,9 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
     /// Multiplies neighbouring columns at a time, without packing.
     fn along(&self) -> Result<()> {
         let &Operands { left, windows, out, groups, m, n, ref steps, .. } = self;
-        let columns = merged(&self.columns);
-        let (&(run, stride), outer) = columns.split_last().unwrap_or((&(1, 1), &[]));
+        let (run, stride) = self.run();
         let functions = T::direct(self.level(run));
-        let [whole, parts] = segments(run, stride, &offsets(outer)?, functions.lanes)?;
+        let [whole, parts] = self.segments(functions.lanes)?;
         let hows = if stride == 1 { [WHOLE, PARTS] } else { [APART, APART] };
         let (matrices, threads) = (self.samples * groups, self.threads());
         let pieces = pieces(matrices, threads);
@@ -345,9 +368,7 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
 
     /// Whether columns are so short runs in memory that packing them would take as long as multiplying them.
     fn turns(&self) -> bool {
-        let runs = merged(&self.columns);
-        let run = runs.last().map_or(1, |&(run, _)| run);
-        let is_short = run < T::kernels(self.isa).lanes / 2;
+        let is_short = self.run().0 < T::kernels(self.isa).lanes / 2;
         is_short && self.m > FEW_ROWS && self.m <= MOST_TURNED && self.steps.count() >= LEAST_STEPS
     }
 
@@ -517,25 +538,6 @@ impl<'a, T: MultiplyDirectly> Operands<'a, T> {
         }
         Ok(factors)
     }
-}
-
-/// Columns as segments of whole vectors, and of parts of vectors.
-fn segments(run: usize, stride: usize, starts: &[usize], lanes: usize) -> Result<[Vec<Segment>; 2]> {
-    let (each, rest) = (run / lanes, run % lanes);
-    let mut whole = roomy(starts.len().saturating_mul(each))?;
-    let mut parts = roomy(if rest > 0 { starts.len() } else { 0 })?;
-    for (nth, start) in starts.iter().enumerate() {
-        let segment = |at: usize, length: usize| Segment {
-            column: nth * run + at * lanes,
-            length,
-            offset: start + at * lanes * stride,
-        };
-        whole.extend((0..each).map(|at| segment(at, lanes)));
-        if rest > 0 {
-            parts.push(segment(each, rest));
-        }
-    }
-    Ok([whole, parts])
 }
 
 /// How many parts the columns of a matrix are cut into, so that all threads have work.

@@ -1,14 +1,11 @@
 //! Joins index tensors of several dims to one.
 
 use super::elements::Operands;
-use super::scatter::Index;
+use super::scatter::{CHECKED, Index};
 use super::walk::StridedWalk;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, FlatIndex};
 use crate::ir::{Attr, Op};
-
-/// Indices that are checked before they are used. They stay in a core's first cache.
-const CHECKED: usize = 1024;
 
 /// Computes `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`. Each index is checked against its size. Optionally a
 /// negative one counts from the end.

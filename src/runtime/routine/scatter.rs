@@ -36,8 +36,8 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
     })
 }
 
-/// Indices that are checked before their elements are written.
-const CHECKED: usize = 2048;
+/// Indices that are checked before they are used. They stay in a core's first cache.
+pub(super) const CHECKED: usize = 2048;
 /// A target with at most so many elements per write is widened as a whole. Otherwise touched places are sorted.
 const FEW: usize = 16;
 

@@ -13,7 +13,7 @@ use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::condition::{Condition, Given, Outside, Property, Relation};
 use crate::transforms::tracer::deferred::flush;
 use crate::transforms::tracer::recording::Recording;
-use crate::transforms::tracer::session::with_recording;
+use crate::transforms::tracer::session::{is_deferred, with_recording};
 use crate::transforms::tracer::trace::Lifted;
 
 impl Recording {
@@ -236,26 +236,23 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
         });
         return Ok(());
     }
-    let reason = with_recording(|recording| match (recording.is_deferred(), recording.given(tensor)) {
-        (false, _) => None,
-        (true, Some(input)) => Some(NotCaptured::RequiresGradSet { input, value: requires_grad }),
-        (true, None) => {
-            recording.outside(tensor).map(|of| NotCaptured::RequiresGradChanged { tensor: of.to_string().into() })
-        }
+    let reason = with_recording(|recording| match recording.given(tensor) {
+        Some(input) => Some(NotCaptured::RequiresGradSet { input, value: requires_grad }),
+        None => recording.outside(tensor).map(|of| NotCaptured::RequiresGradChanged { tensor: of.to_string().into() }),
     });
-    if let Some(reason) = reason.flatten() {
+    let reason = reason.flatten();
+    let is_outside = reason.is_some();
+    match reason {
         // A call before this one may fail, and then the flag stays as it was.
-        flush(Some(reason.into()))?;
+        Some(reason) if is_deferred() => flush(Some(reason.into()))?,
+        Some(reason) => give_up(reason),
+        None => {}
     }
     let handles = with_recording(|recording| {
         let original = match recording.given(tensor) {
-            Some(index) => {
-                recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
-                recording.given[index].original.clone()
-            }
+            Some(index) => recording.given[index].original.clone(),
             None => {
-                if let (false, Some(of)) = (recording.is_deferred(), recording.outside(tensor)) {
-                    recording.give_up(NotCaptured::RequiresGradChanged { tensor: of.to_string().into() });
+                if is_outside && !recording.is_deferred() {
                     recording.requirements.push((tensor.clone(), !requires_grad));
                 }
                 // Later calls are recorded for gradients.

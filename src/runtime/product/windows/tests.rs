@@ -1,7 +1,6 @@
 //! Products of windows against their chains, by bits, at every instruction set of the processor.
 
-use super::super::elements;
-use super::super::tests::{Bits, Random, random};
+use super::super::tests::{Bits, Random, random, wrong_element};
 use super::{MultiplyDirectly, Operands};
 use crate::codegen::vm::Isa;
 use crate::ir::{DType, Layout, Sizes, Strides};
@@ -62,20 +61,11 @@ impl Case {
         let (windows, inner) = self.windows(&image);
         let sizes = &windows.layout().sizes[2..];
         let [k, n] = [&sizes[..inner], &sizes[inner..]].map(|sizes| sizes.iter().product::<usize>());
-        let batch = self.samples * self.groups;
         let left = random::<T>(dtype, &[self.samples, self.groups, self.rows, k], numbers);
         let out = random::<T>(dtype, &[self.samples, self.groups, self.rows, n], numbers);
         Operands::<T>::new(isa, &left, &windows, &out, inner).and_then(|all| all.multiply(false)).expect("memory");
-        let [a, b, c] = [&left, &windows, &out].map(|array| elements::<T>(array).collect::<Vec<_>>());
-        for (at, found) in c.into_iter().enumerate() {
-            let (matrix, row, column) = (at / n / self.rows, at / n % self.rows, at % n);
-            let factors = |step: usize| (a[(matrix * self.rows + row) * k + step], b[(matrix * k + step) * n + column]);
-            let chain = (0..k).map(factors).fold(T::of(0.0), |sum, (a, b)| a.mul_add(b, sum)).canonical();
-            if found.bits() != chain.bits() {
-                return Some(format!("{isa:?} {self:?} of {batch}: {found:?} at {at}, not {chain:?}"));
-            }
-        }
-        None
+        let wrong = wrong_element::<T>([&left, &windows, &out], [self.rows, k, n]);
+        wrong.map(|wrong| format!("{isa:?} {self:?}: {wrong}"))
     }
 }
 
