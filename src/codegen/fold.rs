@@ -11,6 +11,7 @@ use super::kernel::{FOLD_BLOCK, FOLD_LANES};
 use crate::ir::Combine;
 use crate::ir::scalar::Ty;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A value as folds and tiles store it.
 pub trait Element: Copy + Default + PartialOrd + Send + Sync + 'static {
@@ -274,6 +275,64 @@ pub fn tree(combine: Combine, ty: Ty, mut partial: [FoldValue; FOLD_LANES]) -> F
         half /= 2;
     }
     partial[0]
+}
+
+/// What folding a long sequence does next, where the partial results of all levels are kept; see [`steps`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// These elements, of one block, are combined into the partial results of level 0.
+    Elements(Range<usize>),
+    /// The partial results of a level, which this many values reached, are combined into the first one.
+    Close {
+        /// The level; that of elements is 0.
+        level: usize,
+        /// The values since it was started.
+        n: usize,
+    },
+    /// The result of a level is combined into this partial result of the next one, and the level starts again.
+    Carry {
+        /// The level that is closed.
+        level: usize,
+        /// The partial result of the next level.
+        lane: usize,
+    },
+}
+
+/// Calls `visit` with each step of folding `n` elements. The result is the first partial result of the last of
+/// [`levels`].
+pub fn steps(n: usize, mut visit: impl FnMut(Step)) {
+    let levels = levels(n);
+    for start in (0..n).step_by(FOLD_BLOCK) {
+        let end = n.min(start + FOLD_BLOCK);
+        visit(Step::Elements(start..end));
+        let mut at = end - 1;
+        for level in 0..levels {
+            if end < n && !(at + 1).is_multiple_of(FOLD_BLOCK) {
+                break;
+            }
+            visit(Step::Close { level, n: at % FOLD_BLOCK + 1 });
+            at /= FOLD_BLOCK;
+            if level + 1 < levels {
+                visit(Step::Carry { level, lane: at % FOLD_LANES });
+            }
+        }
+    }
+}
+
+/// The number of levels of blocks of a fold over `n` elements.
+pub fn levels(n: usize) -> usize {
+    let mut levels = 1;
+    let mut left = n;
+    while left > FOLD_BLOCK {
+        left = left.div_ceil(FOLD_BLOCK);
+        levels += 1;
+    }
+    levels
+}
+
+/// The bits of the value that a partial result starts from.
+pub fn identity(combine: Combine, ty: Ty) -> u64 {
+    visit(combine, ty, DynStepOf).identity.bits
 }
 
 /// A fold on values whose type is known only at run time.

@@ -345,7 +345,9 @@ impl Geometry {
         let mut score = 0i64;
         for (slot, (access, bytes)) in self.operands.iter().zip(sizes).enumerate() {
             if kernel.operands[slot].source == Source::Memory && full(slot) {
-                let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes);
+                // An index may lead anywhere, so a gathered element is not the same one where it has no stride.
+                let is_still = |stride: usize| stride == 0 && access.gather.is_none();
+                let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| is_still(stride) || stride == bytes);
                 let inner = smooth(access.inner.last()) || self.is_shared_row(&kernel.operands[slot], access);
                 score += inner as i64 - smooth(access.rows.last()) as i64;
             }

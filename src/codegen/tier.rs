@@ -80,8 +80,12 @@ impl Tier {
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
         let has_indices = has_gathers(kernel);
         let walks_rows = is_short && geometry.n_rows() > 1;
+        if geometry.lanes == Lanes::Rows {
+            let runs = |level| !jumps && is_for_x64_along_rows(level, kernel, geometry);
+            return if x64::Level::best().is_some_and(runs) { Tier::X64 } else { Tier::Vm };
+        }
         let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && !gathers && !has_indices;
-        if is_single || jumps || geometry.lanes == Lanes::Rows {
+        if is_single || jumps {
             return Tier::Vm;
         }
         if x64::Level::best().is_some_and(|level| is_for_x64(level, kernel, geometry)) {
@@ -130,6 +134,12 @@ fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
         && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
+/// Whether machine code for wide vectors runs the kernel faster than the vm, with vectors along the rows.
+fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
+    let fills_vectors = geometry.rows.last().is_some_and(|&rows| rows >= LEAST_ROWS);
+    fills_vectors && !has_angles(kernel) && x64::declined_along_rows(level, kernel, &geometry.classes(kernel)).is_none()
+}
+
 /// Whether there are functions of angles. The vm skips the range reduction of huge ones if there are none, which takes
 /// machine code five times as long as the rest.
 fn has_angles(kernel: &Kernel) -> bool {
@@ -153,6 +163,8 @@ fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
 
 /// Most bytes of the copies of a row.
 const MOST_PACKED: usize = 1 << 20;
+/// Fewer rows are left to the vm, which packs them.
+const LEAST_ROWS: usize = 16;
 /// With fewer rows, long folds are left to the vm.
 const FEW_ROWS: usize = 8;
 /// Rows of so many angles are left to the vm (`python/benches/torch_compile.py --functions --models positions`).
@@ -188,7 +200,7 @@ impl Compiled {
         lanes: Lanes,
         classes: &[Class],
     ) -> Result<(Compiled, Option<Reason>), Reason> {
-        debug::dump(Stage::Code, || listing(tier, kernel, classes));
+        debug::dump(Stage::Code, || listing(tier, kernel, lanes, classes));
         let declined = match tier {
             Tier::Vm => None,
             Tier::Cranelift => match cranelift::compile(kernel, lanes, classes) {
@@ -232,13 +244,20 @@ impl Compiled {
 }
 
 /// A listing of the code that a tier makes of a kernel, for people.
-fn listing(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
-    let listing = match tier {
-        Tier::Vm => return kernel.to_string(),
+fn listing(tier: Tier, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> String {
+    let whole = |kernel: &Kernel, classes: &[Class]| match tier {
+        Tier::Vm => Ok(kernel.to_string()),
         Tier::Cranelift => cranelift::emit_text(kernel, classes),
         Tier::X64 => {
             x64::Level::best().ok_or_else(x64::no_level).and_then(|level| x64::emit_text(level, kernel, classes))
         }
+    };
+    let listing = match lanes {
+        Lanes::Rows if tier != Tier::Vm => native::sweeps::Sweeps::new(kernel, classes).and_then(|sweeps| {
+            let [sweep, finish] = [sweeps.sweep, sweeps.finish].map(|piece| whole(&piece.kernel, &piece.classes));
+            Ok(format!("sweep\n{}\nfinish\n{}", sweep?, finish?))
+        }),
+        Lanes::Rows | Lanes::Inner => whole(kernel, classes),
     };
     listing.unwrap_or_else(|reason| reason.to_string())
 }

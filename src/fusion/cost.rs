@@ -9,11 +9,11 @@
 
 use super::hoist::Candidates;
 use super::rates::{Nanos, Rates};
-use super::region::{Region, Value, Walk};
+use super::region::{Region, Value, ValueId, Walk};
 use super::unit::{Blocks, Unit, UnitKind};
 use super::work::{NodeWork, Work};
 use crate::error::Reason;
-use crate::ir::{DType, Graph, Meaning, NodeId, Routine};
+use crate::ir::{DType, Graph, Meaning, NodeId, Routine, SideTable};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -275,25 +275,30 @@ fn first_of_run<'w, W: Iterator<Item = &'w Walk>>(loops: &[usize], walks: impl F
     first
 }
 
-/// How long the vm takes to start its instructions in a fold that machine code does not run, one call each:
+/// How long it takes to start rows and instructions in a fold:
 ///
-/// - along short runs of rows, where memory goes along these and not along the fold;
-/// - for elements at indices, one by one.
+/// - along runs of rows, where memory goes along these and not along the fold. Machine code starts each run of each
+///   element, and the vm each instruction there;
+/// - for elements at indices along the fold, which the vm takes one by one.
 fn starting_calls(region: &Region) -> Nanos {
     let n_rows = region.rows.len();
-    let folds = region.values.iter().any(|(_, value)| matches!(value, Value::Fold(..)));
     let (Some(last_row), Some(last)) = (n_rows.checked_sub(1), (n_rows + region.inner.len()).checked_sub(1)) else {
         return 0.0;
     };
-    if !folds || last == last_row {
+    if !region.has_folds() || last == last_row {
         return 0.0;
     }
     let walks = || region.loads.entities();
     let elements: usize = region.rows.iter().chain(&region.inner).product();
-    let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
-    let smooth = |stride: usize| i64::from(stride <= 1);
-    let score: i64 = walks().map(|walk| smooth(walk.strides[last]) - smooth(walk.strides[last_row])).sum();
+    // An index may lead anywhere, so elements that are gathered one by one are not the same one.
+    let smooth =
+        |walk: &Walk, at: usize| i64::from(walk.strides[at] == 1 || walk.strides[at] == 0 && walk.gather.is_none());
+    let score: i64 = walks().map(|walk| smooth(walk, last) - smooth(walk, last_row)).sum();
     let lanes: usize = region.rows[first_of_run(&region.rows, walks)..].iter().product();
+    if score < 0 && lanes >= LEAST_LANES && is_one_sweep(region) {
+        return (elements / lanes) as Nanos * RUN;
+    }
+    let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
     if score >= 0 || lanes >= LONG_LANES {
         return at_indices;
     }
@@ -301,10 +306,28 @@ fn starting_calls(region: &Region) -> Nanos {
     at_indices + (elements / lanes.max(1) * calls) as Nanos * CALL
 }
 
-/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold
-/// (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
+/// Whether no fold and no value per element follows a fold.
+fn is_one_sweep(region: &Region) -> bool {
+    let mut follows: SideTable<ValueId, bool> = SideTable::with_len(region.values.len(), || false);
+    for (id, value) in region.values.iter() {
+        follows[id] = match value {
+            Value::Fold(_, of) if follows[*of] => return false,
+            Value::Fold(..) => true,
+            Value::Body(_, args) => args.iter().any(|&arg| follows[arg]),
+            Value::Gather(_, index) => follows[*index],
+            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => false,
+        };
+    }
+    !region.outputs.iter().any(|(id, _)| region.is_full[*id] && follows[*id])
+}
+
+/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold; and machine code
+/// to start a run of rows (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
 const CALL: Nanos = 15.0;
 const GATHER: Nanos = 4.0;
+const RUN: Nanos = 8.0;
+/// Runs of fewer rows do not fill vectors of machine code.
+const LEAST_LANES: usize = 16;
 /// Runs of so many rows take longer to compute than to start.
 const LONG_LANES: usize = 512;
 

@@ -79,6 +79,8 @@ const CYCLES: &[(&str, usize, &str)] = &[];
 const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/code.rs",
     "codegen/disk/owner.rs",
+    "codegen/native/along_inner.rs",
+    "codegen/native/along_rows.rs",
     "codegen/native/block_folds.rs",
     "codegen/native/code.rs",
     "codegen/native/deinterleaved.rs",

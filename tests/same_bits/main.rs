@@ -20,6 +20,7 @@ mod legality;
 mod moves;
 mod once_wrong;
 mod ops;
+mod outer_folds;
 #[path = "../common/panics.rs"]
 mod panics;
 mod pieces;
@@ -112,6 +113,18 @@ fn short_products_have_eagers_bits() {
         assert_eq!(short_products::is_unrolled(&graph), is_unrolled, "{what}\n{graph}");
         check_graph(&what, &graph);
     }
+}
+
+#[test]
+fn outer_folds_have_eagers_bits() {
+    let mut counts = [0, 0];
+    for (what, graph) in outer_folds::folds() {
+        check_graph(&what, &graph);
+        counts.iter_mut().zip(outer_folds::along_rows(&graph)).for_each(|(sum, count)| *sum += count);
+    }
+    println!("machine code runs {} of {} folds along rows", counts[0], counts[1]);
+    let least = if outer_folds::has_vectors() { 20 } else { 0 };
+    assert!(counts[0] >= least, "{counts:?}");
 }
 
 #[test]

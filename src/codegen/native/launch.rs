@@ -77,7 +77,7 @@ pub(super) unsafe fn run(
             for (index, (access, &start)) in accesses().zip(&starts).enumerate() {
                 let at = argument::ACCESSES + index * argument::ACCESS_WORDS;
                 let stride = access.inner.last().copied().unwrap_or(0) as u64;
-                let offset = row_offset(geometry, access, row).wrapping_add(stride.wrapping_mul(first as u64));
+                let offset = row_offset(&geometry.rows, access, row).wrapping_add(stride.wrapping_mul(first as u64));
                 buffer[at] = start.wrapping_add(offset);
                 buffer[at + 1] = access.rows.last().copied().unwrap_or(0) as u64;
                 buffer[at + 2] = stride;
@@ -127,10 +127,10 @@ unsafe fn run_one_row(
     unsafe { code.call(&mut buffer) };
 }
 
-/// Offset of a row's first element from an access's pointer.
-pub(super) fn row_offset(geometry: &Geometry, access: &Access, mut row: usize) -> u64 {
+/// Offset of a row's first element from an access's pointer, where the row loops have these sizes.
+pub(super) fn row_offset(sizes: &[usize], access: &Access, mut row: usize) -> u64 {
     let mut offset = access.base as u64;
-    for (&size, &stride) in geometry.rows.iter().zip(&access.rows).rev() {
+    for (&size, &stride) in sizes.iter().zip(&access.rows).rev() {
         offset = offset.wrapping_add(((row % size) as u64).wrapping_mul(stride as u64));
         row /= size;
     }

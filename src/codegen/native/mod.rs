@@ -5,6 +5,9 @@
 //! [`program`] owns the result as [`codes`], and [`launch`] calls it. [`streamed`] decides where stores are
 //! non-temporal.
 //!
+//! Code has vectors along the inner loop, which [`along_inner`] runs. For vectors along the rows, [`sweeps`] cuts a
+//! kernel into ones without folds, and [`along_rows`] runs them.
+//!
 //! Some operands are staged, which means copied to contiguous memory before the code reads them:
 //!
 //! | file | operands |
@@ -17,9 +20,10 @@
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
-//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`). [`gathers`] says which loads at
-//! an index there are.
+//! reason before anything runs. [`gathers`] says which loads at an index there are.
 
+mod along_inner;
+mod along_rows;
 pub(super) mod argument;
 pub(super) mod block_folds;
 pub(super) mod code;
@@ -36,6 +40,7 @@ mod program;
 mod signs;
 mod staged;
 pub(super) mod streamed;
+pub(super) mod sweeps;
 pub(super) mod transpose;
 pub(super) mod transposed;
 

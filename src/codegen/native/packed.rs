@@ -189,7 +189,7 @@ fn starts(geometry: &Geometry, access: &Access, rows: Range<usize>) -> SmallVec<
         [stride] => {
             rows.map(|row| (access.base as u64).wrapping_add((row as u64).wrapping_mul(stride as u64))).collect()
         }
-        _ => rows.map(|row| row_offset(geometry, access, row)).collect(),
+        _ => rows.map(|row| row_offset(&geometry.rows, access, row)).collect(),
     }
 }
 

@@ -129,7 +129,7 @@ fn lines(bytes: usize) -> Vec<CacheLine> {
 fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize) -> Geometry {
     let access = |access: &Access| {
         let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
-        let base = row_offset(geometry, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
+        let base = row_offset(&geometry.rows, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
         Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: access.gather }
     };
     Geometry {

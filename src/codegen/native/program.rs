@@ -2,38 +2,35 @@
 
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
-use super::codes::Codes;
-use super::deinterleaved::{self, Deinterleave, deinterleaved};
-use super::gathered::{self, gathered};
-use super::gathers;
-use super::launch;
-use super::packed::Packed;
-use super::staged::StagedCode;
-use super::streamed::is_streamed;
-use super::transposed::{self, transposed};
-use super::{Compile, Rows, Stores};
+use super::Compile;
+use super::along_inner::AlongInner;
+use super::along_rows::AlongRows;
+use super::deinterleaved::Deinterleave;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
-use crate::codegen::vm::VmProgram;
-use crate::error::{Reason, TierLimit};
-use smallvec::SmallVec;
+use crate::error::Reason;
 use std::fmt;
-use std::sync::OnceLock;
 
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
 pub struct NativeProgram {
-    codes: Codes,
-    /// Whether outputs may be written with non-temporal stores.
-    is_streaming: bool,
-    /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
-    kernel: Kernel,
-    packed: OnceLock<Packed>,
-    transposed: OnceLock<Option<StagedCode>>,
-    gathered: OnceLock<Option<StagedCode>>,
-    deinterleave: Deinterleave,
-    deinterleaved: OnceLock<Option<StagedCode>>,
-    interpreted: OnceLock<VmProgram>,
+    n_accesses: usize,
+    vectors: Vectors,
+}
+
+/// The loop along which vectors run.
+enum Vectors {
+    AlongInner(Box<AlongInner>),
+    AlongRows(Box<AlongRows>),
+}
+
+impl Vectors {
+    fn lanes(&self) -> Lanes {
+        match self {
+            Vectors::AlongInner(_) => Lanes::Inner,
+            Vectors::AlongRows(_) => Lanes::Rows,
+        }
+    }
 }
 
 impl NativeProgram {
@@ -47,26 +44,24 @@ impl NativeProgram {
         classes: &[Class],
         deinterleave: Deinterleave,
     ) -> Result<NativeProgram, Reason> {
-        assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
-        if lanes == Lanes::Rows {
-            return Err(TierLimit::VectorsAlongRows.into());
-        }
-        Ok(NativeProgram {
-            codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
-            is_streaming,
-            kernel: kernel.clone(),
-            packed: OnceLock::new(),
-            transposed: OnceLock::new(),
-            gathered: OnceLock::new(),
-            deinterleave,
-            deinterleaved: OnceLock::new(),
-            interpreted: OnceLock::new(),
-        })
+        let n_accesses = kernel.operands.len() + kernel.outputs.len();
+        assert_eq!(classes.len(), n_accesses, "a class per operand and output");
+        let vectors = match lanes {
+            Lanes::Inner => {
+                let program = AlongInner::new(compile, is_streaming, kernel, classes, deinterleave)?;
+                Vectors::AlongInner(Box::new(program))
+            }
+            Lanes::Rows => Vectors::AlongRows(Box::new(AlongRows::new(compile, kernel, classes)?)),
+        };
+        Ok(NativeProgram { n_accesses, vectors })
     }
 
     /// Bytes of machine code and constants.
     pub fn code_bytes(&self) -> usize {
-        self.codes.n_bytes()
+        match &self.vectors {
+            Vectors::AlongInner(program) => program.code_bytes(),
+            Vectors::AlongRows(program) => program.code_bytes(),
+        }
     }
 
     /// Runs a part of a launch.
@@ -77,84 +72,20 @@ impl NativeProgram {
     /// accesses them during the call. An output may coincide with an operand element for element if the kernel has no
     /// folds, and overlaps none otherwise.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
-        assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
-        assert_eq!(
-            geometry.operands.len() + geometry.outputs.len(),
-            self.codes.classes.len(),
-            "another kernel's geometry"
-        );
-        let is_packed = self.codes.shape.has_folds && geometry.inner.len() > 1;
-        let gathers = !self.codes.shape.gathers.is_empty();
-        if gathers && (is_packed || gathers::has_empty(geometry)) {
+        assert_eq!(geometry.lanes, self.vectors.lanes(), "the program was compiled for vectors along another loop");
+        assert_eq!(geometry.operands.len() + geometry.outputs.len(), self.n_accesses, "another kernel's geometry");
+        match &self.vectors {
             // SAFETY: passed on from the caller.
-            return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
-        }
-        if is_packed {
-            let compile = || {
-                Packed::compile(self.codes.compile, &self.kernel)
-                    .expect("a kernel that compiled does so for simpler accesses")
-            };
+            Vectors::AlongInner(program) => unsafe { program.run(geometry, pointers, part, faults) },
             // SAFETY: passed on from the caller.
-            return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
+            Vectors::AlongRows(program) => unsafe { program.run(geometry, pointers, part, faults) },
         }
-        let kernel = &self.kernel;
-        let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
-        let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
-        if self.codes.classes.contains(&Class::Strided) {
-            let rows = if kernel.has_folds() { Rows::Whole } else { Rows::Pieces };
-            if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), rows) {
-                // A patch of an output is written to a cache.
-                let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
-                let code = staged.codes.storing(stores, kernel);
-                // SAFETY: passed on from the caller.
-                return unsafe {
-                    transposed::patches(kernel, geometry).run(code, staged, geometry, pointers, part, faults)
-                };
-            }
-            if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
-                let code = staged.codes.storing(stores, kernel);
-                // SAFETY: passed on from the caller.
-                return unsafe { gathered::run(code, staged, geometry, pointers, part, faults) };
-            }
-            let deinterleaved = match self.deinterleave {
-                Deinterleave::Never => SmallVec::new(),
-                Deinterleave::Always => deinterleaved(kernel, geometry),
-            };
-            if let Some(staged) = self.staged(&self.deinterleaved, &deinterleaved, Rows::Whole) {
-                let code = staged.codes.storing(stores, kernel);
-                // SAFETY: passed on from the caller.
-                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part, faults) };
-            }
-        }
-        let code = self.codes.storing(stores, kernel);
-        // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
-        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part, faults) }
-    }
-
-    /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.
-    fn interpreted(&self) -> &VmProgram {
-        self.interpreted.get_or_init(|| {
-            VmProgram::compile(&self.kernel, Lanes::Inner, &self.codes.classes).expect("the interpreter takes all")
-        })
-    }
-
-    /// The code for copies of the operands in `slots`, if there are any, and `cell` was compiled for the same ones.
-    fn staged<'a>(
-        &self,
-        cell: &'a OnceLock<Option<StagedCode>>,
-        slots: &[usize],
-        rows: Rows,
-    ) -> Option<&'a StagedCode> {
-        if slots.is_empty() {
-            return None;
-        }
-        let compile = || StagedCode::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
-        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, self.kernel.operands.len()))
     }
 }
 
 impl fmt::Debug for NativeProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("code_bytes", &self.code_bytes()).field("classes", &self.codes.classes).finish()
+        let lanes = self.vectors.lanes();
+        f.debug_struct("NativeProgram").field("code_bytes", &self.code_bytes()).field("lanes", &lanes).finish()
     }
 }

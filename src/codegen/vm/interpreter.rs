@@ -11,7 +11,7 @@ use super::merged::Merged;
 use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, TileShape};
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
-use crate::codegen::fold::{self, FoldValue};
+use crate::codegen::fold::{self, FoldValue, Step};
 use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ impl<'a> Interpreter<'a> {
         let line = |bytes: usize| bytes.next_multiple_of(Line::BYTES);
         let (levels, width) = match geometry.lanes {
             Lanes::Inner => (1, 1),
-            Lanes::Rows => (fold_levels(n_inner), self.width),
+            Lanes::Rows => (fold::levels(n_inner), self.width),
         };
         let tiles = line(plan.block_bytes);
         let partials = tiles + line(plan.tile_bytes * self.tile);
@@ -322,7 +322,7 @@ impl<'a> Interpreter<'a> {
     /// See [`Interpreter::run_row`].
     unsafe fn sweep_rows(&mut self, pass: &Pass, lanes: usize) {
         let n_inner = self.geometry.n_inner();
-        let levels = fold_levels(n_inner);
+        let levels = fold::levels(n_inner);
         self.start_partials(pass, 0..levels, n_inner);
         self.n = lanes;
         self.scratch.here.clone_from(&self.scratch.row);
@@ -331,11 +331,9 @@ impl<'a> Interpreter<'a> {
         let merged = self.merged.filter(|merged| merged.fits(self.plan, self.geometry, pass));
         // SAFETY: row values have an element per lane, and the layout has room for their copies.
         let unspread = merged.map(|merged| unsafe { self.spread_rows(pass, lanes, merged.count) });
-        for start in (0..n_inner).step_by(FOLD_BLOCK) {
-            let block = start..n_inner.min(start + FOLD_BLOCK);
-            let end = block.end;
+        fold::steps(n_inner, |step| match step {
             // SAFETY: these elements are among those the caller vouched for.
-            unsafe {
+            Step::Elements(block) => unsafe {
                 if let Some(merged) = merged {
                     self.sweep_merged(pass, lanes, block, merged);
                 } else if by_partial {
@@ -343,19 +341,10 @@ impl<'a> Interpreter<'a> {
                 } else {
                     self.sweep_block(pass, lanes, block);
                 }
-            }
-            let mut at = end - 1;
-            for level in 0..levels {
-                if end < n_inner && !(at + 1).is_multiple_of(FOLD_BLOCK) {
-                    break;
-                }
-                self.close_level(pass, level, at % FOLD_BLOCK + 1);
-                at /= FOLD_BLOCK;
-                if level + 1 < levels {
-                    self.carry(pass, level, at % FOLD_LANES);
-                }
-            }
-        }
+            },
+            Step::Close { level, n } => self.close_level(pass, level, n),
+            Step::Carry { level, lane } => self.carry(pass, level, lane),
+        });
         for (value, ptr) in pass.rows_read.iter().zip(unspread.into_iter().flatten()) {
             self.scratch.places[value.place].place.ptr = ptr;
         }
@@ -527,17 +516,6 @@ impl<'a> Interpreter<'a> {
         // SAFETY: both are tiles of partial results in scratch memory, and they are different ones.
         unsafe { (self.plan.folds[fold].routines.into)(&partials.feed(value, index, self.n, 0)) };
     }
-}
-
-/// The number of levels of blocks of a fold over `n` elements.
-pub(super) fn fold_levels(n: usize) -> usize {
-    let mut levels = 1;
-    let mut left = n;
-    while left > FOLD_BLOCK {
-        left = left.div_ceil(FOLD_BLOCK);
-        levels += 1;
-    }
-    levels
 }
 
 /// The offset of a flat position in nested loops.

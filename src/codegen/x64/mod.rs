@@ -14,8 +14,7 @@
 //! is an instruction set; a [`Manner`] says how stores and rows go through memory.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed
-//! is declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and strided
-//! outputs for AVX2.
+//! is declined with a reason. [`disk`] may keep the code. Absent: strided outputs for AVX2.
 
 mod body;
 mod code;
@@ -47,6 +46,7 @@ use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
+use super::native::sweeps::Sweeps;
 use super::native::{self, Compile, LaunchShape, Manner, NativeProgram};
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
@@ -100,6 +100,16 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
         return Some(TierLimit::NoScatter.into());
     }
     native::gathers::declined(kernel, classes).or_else(|| native::declined(kernel))
+}
+
+/// Why this tier declines a kernel with vectors along its rows, whose accesses have these classes there.
+pub(super) fn declined_along_rows(level: Level, kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
+    match Sweeps::new(kernel, classes) {
+        Ok(Sweeps { sweep, finish, .. }) => {
+            [sweep, finish].iter().find_map(|piece| declined(level, &piece.kernel, &piece.classes))
+        }
+        Err(reason) => Some(reason),
+    }
 }
 
 /// The reason why this processor gets no code at all.

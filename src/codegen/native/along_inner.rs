@@ -1,0 +1,139 @@
+//! A kernel whose vectors run along the inner loop.
+
+#![allow(unsafe_code, reason = "the door through which launches reach generated code")]
+
+use super::codes::Codes;
+use super::deinterleaved::{self, Deinterleave, deinterleaved};
+use super::gathered::{self, gathered};
+use super::gathers;
+use super::launch;
+use super::packed::Packed;
+use super::staged::StagedCode;
+use super::streamed::is_streamed;
+use super::transposed::{self, transposed};
+use super::{Compile, Rows, Stores};
+use crate::codegen::geometry::{Class, Geometry, Lanes};
+use crate::codegen::kernel::Kernel;
+use crate::codegen::launch::{Faults, Part, Pointers};
+use crate::codegen::vm::VmProgram;
+use crate::error::Reason;
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// A kernel compiled for one set of access classes.
+pub(super) struct AlongInner {
+    codes: Codes,
+    /// Whether outputs may be written with non-temporal stores.
+    is_streaming: bool,
+    /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
+    kernel: Kernel,
+    packed: OnceLock<Packed>,
+    transposed: OnceLock<Option<StagedCode>>,
+    gathered: OnceLock<Option<StagedCode>>,
+    deinterleave: Deinterleave,
+    deinterleaved: OnceLock<Option<StagedCode>>,
+    interpreted: OnceLock<VmProgram>,
+}
+
+impl AlongInner {
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. If it `is_streaming`,
+    /// launches that are large enough use non-temporal stores.
+    pub(super) fn new(
+        compile: Compile,
+        is_streaming: bool,
+        kernel: &Kernel,
+        classes: &[Class],
+        deinterleave: Deinterleave,
+    ) -> Result<AlongInner, Reason> {
+        Ok(AlongInner {
+            codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
+            is_streaming,
+            kernel: kernel.clone(),
+            packed: OnceLock::new(),
+            transposed: OnceLock::new(),
+            gathered: OnceLock::new(),
+            deinterleave,
+            deinterleaved: OnceLock::new(),
+            interpreted: OnceLock::new(),
+        })
+    }
+
+    /// Bytes of machine code and constants.
+    pub(super) fn code_bytes(&self) -> usize {
+        self.codes.n_bytes()
+    }
+
+    /// Runs a part of a launch.
+    ///
+    /// # Safety
+    /// As for [`super::NativeProgram::run`].
+    pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
+        let is_packed = self.codes.shape.has_folds && geometry.inner.len() > 1;
+        let gathers = !self.codes.shape.gathers.is_empty();
+        if gathers && (is_packed || gathers::has_empty(geometry)) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
+        }
+        if is_packed {
+            let compile = || {
+                Packed::compile(self.codes.compile, &self.kernel)
+                    .expect("a kernel that compiled does so for simpler accesses")
+            };
+            // SAFETY: passed on from the caller.
+            return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
+        }
+        let kernel = &self.kernel;
+        let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
+        let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
+        if self.codes.classes.contains(&Class::Strided) {
+            let rows = if kernel.has_folds() { Rows::Whole } else { Rows::Pieces };
+            if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), rows) {
+                // A patch of an output is written to a cache.
+                let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
+                let code = staged.codes.storing(stores, kernel);
+                // SAFETY: passed on from the caller.
+                return unsafe {
+                    transposed::patches(kernel, geometry).run(code, staged, geometry, pointers, part, faults)
+                };
+            }
+            if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
+                let code = staged.codes.storing(stores, kernel);
+                // SAFETY: passed on from the caller.
+                return unsafe { gathered::run(code, staged, geometry, pointers, part, faults) };
+            }
+            let deinterleaved = match self.deinterleave {
+                Deinterleave::Never => SmallVec::new(),
+                Deinterleave::Always => deinterleaved(kernel, geometry),
+            };
+            if let Some(staged) = self.staged(&self.deinterleaved, &deinterleaved, Rows::Whole) {
+                let code = staged.codes.storing(stores, kernel);
+                // SAFETY: passed on from the caller.
+                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part, faults) };
+            }
+        }
+        let code = self.codes.storing(stores, kernel);
+        // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
+        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part, faults) }
+    }
+
+    /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.
+    fn interpreted(&self) -> &VmProgram {
+        self.interpreted.get_or_init(|| {
+            VmProgram::compile(&self.kernel, Lanes::Inner, &self.codes.classes).expect("the interpreter takes all")
+        })
+    }
+
+    /// The code for copies of the operands in `slots`, if there are any, and `cell` was compiled for the same ones.
+    fn staged<'a>(
+        &self,
+        cell: &'a OnceLock<Option<StagedCode>>,
+        slots: &[usize],
+        rows: Rows,
+    ) -> Option<&'a StagedCode> {
+        if slots.is_empty() {
+            return None;
+        }
+        let compile = || StagedCode::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
+        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, self.kernel.operands.len()))
+    }
+}
