@@ -41,6 +41,8 @@ pub(super) enum Action {
         attrs: Attrs,
         args: SmallVec<[Slot; 3]>,
         to: Slot,
+        /// Whether the result has the memory of an input, which a failed run must not change.
+        is_kept: bool,
     },
     /// Computes products and kernels, some rows at a time.
     Blocks(Box<BlockRun>),
@@ -79,13 +81,14 @@ impl Action {
             Action::Product { left, right, to, ty } => {
                 slots[*to] = SlotValue::Owned(product(slots[*left].array(), slots[*right].array(), ty)?);
             }
-            Action::Routine { op, attrs, args, to } => {
+            Action::Routine { op, attrs, args, to, is_kept } => {
                 let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
                 #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
                 // SAFETY: inputs are not written while this runs, and nothing else has values of this run. The memory
                 // of the result was allocated for this action and belongs to no operand, or is that of the first, which
                 // is then the same array and has no other reader left.
                 let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
+                let operands = if *is_kept { operands } else { operands.with_discarded_output() };
                 routine::run(*op, attrs, operands)?;
             }
             Action::Blocks(blocks) => {

@@ -91,6 +91,8 @@ pub(super) struct Builder<'g> {
     /// The work per node, computed on first use.
     node_work: Option<NodeWork>,
     blocks: BlockMode,
+    /// Whether some step writes to an input.
+    writes_inputs: bool,
 }
 
 /// How groups in blocks of rows run.
@@ -118,6 +120,7 @@ impl<'g> Builder<'g> {
             n_slots: 0,
             node_work: None,
             blocks: BlockMode::Blocks,
+            writes_inputs: false,
         }
     }
 
@@ -147,6 +150,7 @@ impl<'g> Builder<'g> {
             BlockMode::Steps => InPlaceWrites { steps: vec![SmallVec::new(); plan.steps.len()], inputs: Vec::new() },
         };
         let mut in_place = Vec::new();
+        self.writes_inputs = !writes.inputs.is_empty();
         for (index, (step, places)) in plan.steps.iter().zip(writes.steps).enumerate() {
             in_place.extend(places.iter().map(|place| (self.kernel, place.clone())));
             self.step(index, step, &places).map_err(|reason| Failure { step: index, reason })?;
@@ -230,7 +234,8 @@ impl<'g> Builder<'g> {
                 if !places.is_empty() {
                     args[0] = to;
                 }
-                self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+                let is_kept = !places.is_empty() && self.writes_inputs;
+                self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to, is_kept });
             }
         }
         self.kernel += usize::from(!matches!(step.kind, StepKind::Alias));

@@ -67,7 +67,7 @@ impl Executable {
                     action.run(&mut slots)?;
                     touched.product(slots[*left].array(), slots[*right].array(), slots[*to].array());
                 }
-                Action::Routine { op, attrs, args, to } => {
+                Action::Routine { op, attrs, args, to, .. } => {
                     action.run(&mut slots)?;
                     let in_place = args[0] == *to;
                     let args: SmallVec<[&Array; 3]> = args.iter().map(|&arg| slots[arg].array()).collect();

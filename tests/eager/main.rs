@@ -12,6 +12,7 @@ mod nn;
 mod product_rows;
 mod random;
 mod routines;
+mod scattered_lines;
 mod text;
 #[path = "../common/values.rs"]
 mod values;

@@ -61,7 +61,7 @@ impl DeviceAction {
                     slots[*to] = Some(lying(ty));
                     DeviceAction::Product(DeviceProduct::own(Choice::Canonical(None)))
                 }
-                Action::Routine { op, attrs, args, to } => {
+                Action::Routine { op, attrs, args, to, .. } => {
                     let place = |slot: Slot| slots[slot].as_ref().map(|(dtype, layout)| (*dtype, layout));
                     let operands: Option<SmallVec<[RoutineArray<'_>; 3]>> =
                         args.iter().map(|&slot| place(slot)).collect();

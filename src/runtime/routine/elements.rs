@@ -28,6 +28,8 @@ pub(super) struct Output<'a> {
 pub(crate) struct Operands<'a> {
     pub(super) inputs: Inputs<'a>,
     pub(super) output: Output<'a>,
+    /// Whether a failure must leave the output as it was.
+    is_kept: bool,
 }
 
 impl<'a> Operands<'a> {
@@ -39,7 +41,13 @@ impl<'a> Operands<'a> {
     /// bytes.
     pub(crate) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
         let in_place = inputs.first().is_some_and(|first| std::ptr::eq(*first, output));
-        Operands { inputs: Inputs { arrays: inputs, in_place }, output: Output { array: output, memory: PhantomData } }
+        let inputs = Inputs { arrays: inputs, in_place };
+        Operands { inputs, output: Output { array: output, memory: PhantomData }, is_kept: in_place }
+    }
+
+    /// The same operands, where the output is discarded if the routine fails.
+    pub(crate) fn with_discarded_output(self) -> Operands<'a> {
+        Operands { is_kept: false, ..self }
     }
 }
 
@@ -48,6 +56,11 @@ impl Operands<'_> {
     /// input.
     pub(super) fn is_in_place(&self) -> bool {
         self.inputs.in_place
+    }
+
+    /// Whether the output has elements that a failure must not change.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
     }
 }
 
@@ -130,6 +143,11 @@ impl Truth {
     /// The value as an element.
     pub(super) const fn new(value: bool) -> Truth {
         Truth(value as u8)
+    }
+
+    /// Whether the byte is what [`Truth::new`] makes.
+    pub(super) const fn is_zero_or_one(self) -> bool {
+        self.0 <= 1
     }
 
     /// The value.

@@ -1,7 +1,7 @@
 //! Joins index tensors of several dims to one.
 
+use super::destinations::{BLOCK, Index, first_outside};
 use super::elements::Operands;
-use super::scatter::{CHECKED, Index};
 use super::walk::StridedWalk;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, FlatIndex};
@@ -12,48 +12,36 @@ use crate::ir::{Attr, Op};
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let FlatIndex { sizes, wrap: wraps } = FlatIndex::read(attrs);
     let to = operands.output.elements::<i64>();
+    let mut copies = None;
     for operand in 0..operands.inputs.len() {
-        // The first operand starts the sums.
-        let before = |to: i64, size: i64| if operand == 0 { 0 } else { to * size };
         let layout = operands.inputs.array(operand).layout();
         let (index, size) = (Index::of(operands.inputs, operand), sizes[operand]);
         let low = if wraps { -size } else { 0 };
-        let checked = |at: usize| {
-            let got = index.at(at);
-            if got < low || got >= size {
+        let wrapped = |got: i64| got + (got >> 63 & size);
+        let check = |indices: &[i64]| match first_outside(indices, low, size - 1) {
+            None => Ok(()),
+            Some(got) => {
                 let what = format!("index of dimension {operand} with size {size} is");
-                return Err(Error::out_of_range(op.name(), what, [low, size - 1], got));
+                Err(Error::out_of_range(op.name(), what, [low, size - 1], got))
             }
-            Ok(if got < 0 { got + size } else { got })
         };
         let mut rest = &mut *to;
         StridedWalk::new(&layout.sizes, [&layout.strides]).try_lines(|[start], line| {
             let (to, after) = std::mem::take(&mut rest).split_at_mut(line.len);
             rest = after;
-            if line.steps == [0] {
-                // The same index, as along a dim that another operand has.
-                let got = checked(start)?;
-                to.iter_mut().for_each(|to| *to = before(*to, size) + got);
-                return Ok(());
-            }
-            let mut done = 0;
-            if let (Index::Wide(all), [1]) = (index, line.steps) {
-                let own = &all[start..start + line.len];
-                for (own, to) in own.chunks(CHECKED).zip(to.chunks_mut(CHECKED)) {
-                    // Without a call or an exit per element, the compiler makes vectors of it.
-                    if !own.iter().fold(true, |fits, &got| fits & (got >= low) & (got < size)) {
-                        break;
-                    }
-                    let places = own.iter().map(|&got| got + (got >> 63 & size));
-                    match operand {
-                        0 => to.iter_mut().zip(places).for_each(|(to, at)| *to = at),
-                        _ => to.iter_mut().zip(places).for_each(|(to, at)| *to = *to * size + at),
-                    }
-                    done += own.len();
+            let step = line.steps[0];
+            // The same index, as along a dim that another operand has, is read once.
+            let is_one = step == 0;
+            for (nth, to) in to.chunks_mut(BLOCK).enumerate() {
+                let len = if is_one { 1 } else { to.len() };
+                let own = index.block(start + nth * BLOCK * step, step, len, &mut copies);
+                check(own)?;
+                let place =
+                    |got: i64, to: &mut i64| *to = if operand == 0 { wrapped(got) } else { *to * size + wrapped(got) };
+                match is_one {
+                    true => to.iter_mut().for_each(|to| place(own[0], to)),
+                    false => to.iter_mut().zip(own).for_each(|(to, &got)| place(got, to)),
                 }
-            }
-            for (nth, to) in to.iter_mut().enumerate().skip(done) {
-                *to = before(*to, size) + checked(start + nth * line.steps[0])?;
             }
             Ok(())
         })?;

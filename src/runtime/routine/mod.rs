@@ -5,6 +5,7 @@
 //! by index, whose result may be its first operand, in any layout. Results depend on the operands alone, never on
 //! threads: scans and writes go in row-major order, and sorts are stable. Nothing here knows graphs or tensors.
 
+mod destinations;
 mod elements;
 mod index;
 mod matrices;

@@ -24,12 +24,14 @@ pub(super) trait Number: Copy + PartialOrd + Send + Sync {
     fn plus(self, other: Self) -> Self;
     /// The product.
     fn times(self, other: Self) -> Self;
-    /// The quotient, rounded down for integers.
+    /// The quotient, rounded down for integers. The number itself if `count` is not above 1.
     fn over(self, count: usize) -> Self;
     /// Whether it is a NaN.
     fn is_nan(self) -> bool;
     /// The number, or the canonical NaN.
     fn canonical(self) -> Self;
+    /// Whether the number is the canonical form of itself. A NaN counts as one that is not.
+    fn is_canonical(self) -> bool;
 }
 
 /// An element of a tensor.
@@ -67,13 +69,19 @@ macro_rules! floats {
                 self * other
             }
             fn over(self, count: usize) -> $ty {
-                self / count as $ty
+                // Both sides are computed, without a branch. A count of elements has a sign bit to spare, and signed
+                // numbers are converted faster.
+                let quotient = (self / count as i64 as $ty).canonical();
+                if count > 1 { quotient } else { self }
             }
             fn is_nan(self) -> bool {
                 $ty::is_nan(self)
             }
             fn canonical(self) -> $ty {
                 if self.is_nan() { $ty::NAN } else { self }
+            }
+            fn is_canonical(self) -> bool {
+                !self.is_nan()
             }
         }
 
@@ -177,13 +185,16 @@ macro_rules! integers {
             }
             fn over(self, count: usize) -> $ty {
                 // Dividing by a count does not need more bits.
-                (self as i128).div_euclid(count as i128) as $ty
+                if count > 1 { (self as i128).div_euclid(count as i128) as $ty } else { self }
             }
             fn is_nan(self) -> bool {
                 false
             }
             fn canonical(self) -> $ty {
                 self
+            }
+            fn is_canonical(self) -> bool {
+                true
             }
         }
     )*};
@@ -210,6 +221,9 @@ impl Number for Truth {
     }
     fn canonical(self) -> Truth {
         Truth::new(self.get())
+    }
+    fn is_canonical(self) -> bool {
+        self.is_zero_or_one()
     }
 }
 
