@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::compile::pipeline::{Built, build};
 use opfuse::internals::fusion::Options;
-use opfuse::internals::ir::passes::{RULES, decompose, narrow_products};
+use opfuse::internals::ir::passes::{RULES, decompose, index_directly, narrow_products};
 use opfuse::ir::Graph;
 
 fn built(text: &str) -> Built {
@@ -473,4 +473,70 @@ fn products_of_widened_operands_become_narrow() {
             }
         "#]],
     );
+}
+
+/// On the CPU, a write by index reads the index tensor itself where the flat index would hold the same numbers.
+#[test]
+fn writes_read_index_tensors_directly() {
+    let check = |text: &str, expected: Expect| {
+        let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        expected.assert_eq(&index_directly(&graph).to_string());
+    };
+    check(
+        "graph {
+           n0 = input: f32[5,2]
+           n1 = input: i32[3]
+           n2 = input: f32[3,2]
+           n3 = _flat_index(n1; [5], false): i64[3]
+           n4 = view(n3; [3,1]): i64[3,1]
+           n5 = expand(n4; [3,2], false): i64[3,2:1,0]
+           n6 = scatter_add(n0, n5, n2; 0): f32[5,2]
+           return n6
+         }",
+        expect![[r#"
+            graph {
+              n0 = input: f32[5,2]
+              n1 = input: i32[3]
+              n2 = input: f32[3,2]
+              n3 = _flat_index(n1; [5], false): i64[3]
+              n4 = view(n3; [3, 1]): i64[3,1]
+              n5 = expand(n4; [3, 2], false): i64[3,2:1,0]
+              n6 = view(n1; [3, 1]): i32[3,1]
+              n7 = expand(n6; [3, 2], false): i32[3,2:1,0]
+              n8 = scatter_add(n0, n7, n2; 0): f32[5,2]
+              return n8
+            }
+        "#]],
+    );
+    // Negative indices are wrapped, the flat index is of another size, and a slice leaves indices out.
+    for kept in [
+        "graph {
+           n0 = input: f32[5]
+           n1 = input: i64[3]
+           n2 = input: f32[3]
+           n3 = _flat_index(n1; [5], true): i64[3]
+           n4 = scatter(n0, n3, n2; 0): f32[5]
+           return n4
+         }",
+        "graph {
+           n0 = input: f32[5]
+           n1 = input: i64[3]
+           n2 = input: f32[3]
+           n3 = _flat_index(n1; [4], false): i64[3]
+           n4 = scatter(n0, n3, n2; 0): f32[5]
+           return n4
+         }",
+        "graph {
+           n0 = input: f32[5]
+           n1 = input: i64[3]
+           n2 = input: f32[2]
+           n3 = _flat_index(n1; [5], false): i64[3]
+           n4 = slice(n3; 0, 0, 2, 1): i64[2]
+           n5 = scatter(n0, n4, n2; 0): f32[5]
+           return n5
+         }",
+    ] {
+        let graph: Graph = kept.parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(index_directly(&graph).to_string(), graph.to_string());
+    }
 }

@@ -6,6 +6,7 @@
 mod decompose;
 mod eliminate;
 mod fold;
+mod index_directly;
 mod narrow;
 mod omit;
 mod simplify;
@@ -19,6 +20,7 @@ mod windows;
 pub use decompose::decompose;
 pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
 pub use fold::fold_constants;
+pub use index_directly::index_directly;
 pub use narrow::narrow_products;
 pub use omit::omit;
 pub use simplify::{RULES, Rewrite, simplify};

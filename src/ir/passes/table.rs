@@ -5,8 +5,8 @@
 //! options. If it depends on anything but the graph, that is a column of the table.
 
 use super::{
-    copy_windows, decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
-    unroll_products,
+    copy_windows, decompose, eliminate_common, eliminate_dead, fold_constants, index_directly, narrow_products,
+    simplify, unroll, unroll_products,
 };
 use crate::error::{Error, Result};
 use crate::ir::graph::Graph;
@@ -42,6 +42,7 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "eliminate_common", targets: ALL, run: |graph| Ok(eliminate_common(graph)) },
     Pass { name: "fold_constants", targets: ALL, run: |graph| Ok(fold_constants(graph)) },
     Pass { name: "simplify", targets: ALL, run: |graph| Ok(simplify(graph)) },
+    Pass { name: "index_directly", targets: &[Target::Cpu], run: |graph| Ok(index_directly(graph)) },
     Pass { name: "unroll", targets: ALL, run: unroll },
     Pass { name: "eliminate_dead", targets: ALL, run: |graph| Ok(eliminate_dead(graph)) },
     Pass { name: "narrow_products", targets: &[Target::Gpu], run: |graph| Ok(narrow_products(graph)) },
