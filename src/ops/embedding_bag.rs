@@ -118,7 +118,7 @@ fn embedding_bag(
     if let Some(scales) = scales {
         rows = rows.mul(&widened(scales)?.unsqueeze(1)?)?;
     }
-    let ones = full_on(device, &[n_ids], Scalar::Int(1), Some(DType::I64))?;
+    let ones = full_on(device, &[], Scalar::Int(1), Some(DType::I64))?.expand([n_ids as i64])?;
     let counted = is_kept.as_ref().map_or(Ok(ones), |is_kept| is_kept.to_dtype(DType::I64))?;
     let counts = full_on(device, &[n_bags], Scalar::Int(0), Some(DType::I64))?.index_add(0, &bags, &counted)?;
     let is_padding = is_kept.as_ref().map(|is_kept| is_kept.logical_not()?.unsqueeze(1)).transpose()?;
@@ -176,7 +176,7 @@ fn greatest_ids(
 
 /// The bag of each id: how many offsets are at most its position, less one.
 fn bags_of(device: Device, offsets: &Tensor, n_ids: usize) -> Result<Tensor> {
-    let ones = full_on(device, offsets.sizes(), Scalar::Int(1), Some(DType::I64))?;
+    let ones = full_on(device, &[], Scalar::Int(1), Some(DType::I64))?.expand(offsets.sizes())?;
     // An empty bag at the end begins after the last id.
     let begins = full_on(device, &[n_ids + 1], Scalar::Int(0), Some(DType::I64))?.index_add(0, offsets, &ones)?;
     let numbers = range_on(device, 0, n_ids as i64, Some(DType::I64))?;

@@ -110,7 +110,10 @@ fn bincount(x: &Tensor, weights: Option<&Tensor>, min_length: i64) -> Result<Ten
     let places = x.to_dtype(DType::I64)?;
     let zeros = |dtype| full_on(x.device(), &[size], 0.into(), Some(dtype));
     match weights {
-        None => zeros(DType::I64)?.index_add(0, &places, &places.ones_like()?),
+        None => {
+            let one = full_on(x.device(), &[], 1.into(), Some(DType::I64))?;
+            zeros(DType::I64)?.index_add(0, &places, &one.expand(places.sizes())?)
+        }
         Some(weights) => {
             let dtype = if weights.dtype() == DType::F32 { DType::F32 } else { DType::F64 };
             zeros(dtype)?.index_add(0, &places, &weights.to_dtype(dtype)?)
