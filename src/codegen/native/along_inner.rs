@@ -17,7 +17,6 @@ use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
-use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// A kernel compiled for one set of access classes.
@@ -101,11 +100,10 @@ impl AlongInner {
                 // SAFETY: passed on from the caller.
                 return unsafe { gathered::run(code, staged, geometry, pointers, part, faults) };
             }
-            let deinterleaved = match self.deinterleave {
-                Deinterleave::Never => SmallVec::new(),
-                Deinterleave::Always => deinterleaved(kernel, geometry),
-            };
-            if let Some(staged) = self.staged(&self.deinterleaved, &deinterleaved, Rows::Whole) {
+            let slots = deinterleaved(self.deinterleave, kernel, geometry);
+            if let Some(staged) = self.staged(&self.deinterleaved, &slots, Rows::Whole) {
+                // A patch of an output is written to a cache.
+                let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
                 let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
                 return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part, faults) };

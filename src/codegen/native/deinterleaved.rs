@@ -1,37 +1,53 @@
 //! Operand staging by deinterleaving: operands whose elements are a few apart along the vector loop, such as every
-//! second column of a matrix, or one part of pairs.
+//! second column of a matrix, or one part of pairs. Outputs of columns that are put side by side are staged the same
+//! way.
 //!
-//! Processors without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So some
+//! Many processors gather and scatter slowly: eight elements take as long as sixteen loads and stores of one. So some
 //! rows and lanes at a time are first copied to contiguous buffers. Where every second to fourth element is taken,
 //! vectors do that. The code is that of the same kernel with these operands contiguous. It is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::patches::{Patch, Patches};
-use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::vm::Isa;
 use smallvec::SmallVec;
 
-/// Whether operands whose elements are a few apart are deinterleaved first.
+/// Which operands and outputs whose elements are a few apart have contiguous copies. Machine code gathers and scatters
+/// the elements of the others itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codegen) enum Deinterleave {
-    /// Machine code gathers the elements itself.
+    /// None.
     Never,
-    /// Machine code reads contiguous copies.
+    /// Those of at most every fourth element. On Zen 4 a copy of them takes half as long as gathering, and one of every
+    /// sixteenth longer (`python/benches/torch_compile.py --functions --models "channels first,turns by quaternions"`).
+    Near,
+    /// All.
     Always,
 }
 
-/// The operands of a launch that are deinterleaved. A kernel with folds has none, because its rows are not cut.
-pub(super) fn deinterleaved(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
-    if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
+/// Most elements from one of a near operand to the next.
+const NEAR: usize = 4;
+
+/// The operands of a launch that are deinterleaved, and the outputs that are interleaved, whose numbers follow those of
+/// the operands. A kernel with folds has none, because its rows are not cut.
+pub(super) fn deinterleaved(which: Deinterleave, kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    if which == Deinterleave::Never || kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
         return SmallVec::new();
     }
+    let is_apart = |access: &Access, bytes: usize| {
+        let stride = (geometry.lane_stride(access) as isize).unsigned_abs();
+        let is_near = which == Deinterleave::Always || stride <= NEAR * bytes;
+        is_near && geometry.class(access, bytes) == Class::Strided
+    };
     let is_interleaved = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
-        let strided = geometry.class(access, operand.dtype.size()) == Class::Strided;
-        strided && operand.source == Source::Memory && access.gather.is_none()
+        operand.source == Source::Memory && access.gather.is_none() && is_apart(access, operand.dtype.size())
     };
-    (0..kernel.operands.len()).filter(is_interleaved).collect()
+    let is_written = |slot: &usize| is_apart(&geometry.outputs[*slot], kernel.outputs[*slot].dtype.size());
+    let outputs = (0..kernel.outputs.len()).filter(is_written).map(|slot| kernel.operands.len() + slot);
+    (0..kernel.operands.len()).filter(is_interleaved).chain(outputs).collect()
 }
 
 /// Fewest lanes that pay for a copy.
@@ -44,17 +60,44 @@ const LANES: usize = 1024;
 /// How these operands are staged.
 pub(super) fn patches(geometry: &Geometry) -> Patches {
     let lanes = geometry.n_inner().clamp(1, LANES);
-    Patches { rows: ELEMENTS / lanes, lanes, copy }
+    Patches { rows: ELEMENTS / lanes, lanes, read, write }
 }
 
 /// # Safety
-/// As for [`Patches::copy`].
-unsafe fn copy(patch: &Patch) {
+/// As for [`Patches::read`].
+unsafe fn read(patch: &Patch) {
     for row in 0..patch.rows {
-        let from = patch.from.wrapping_add(row.wrapping_mul(patch.strides[0]));
-        let to = patch.to.wrapping_add(row * patch.pitch * patch.bytes);
+        let (from, to) = patch.row(row);
         // SAFETY: passed on from the caller, for one row.
         unsafe { line(from, patch.strides[1], to, patch.bytes, patch.lanes) };
+    }
+}
+
+/// # Safety
+/// As for [`Patches::write`].
+unsafe fn write(patch: &Patch) {
+    for row in 0..patch.rows {
+        let (to, from) = patch.row(row);
+        let (stride, lanes) = (patch.strides[1], patch.lanes);
+        // SAFETY: passed on from the caller, for one row; in each case a copy is one machine instruction.
+        unsafe {
+            match patch.bytes {
+                1 => interleave::<u8>(from, to, stride, lanes),
+                2 => interleave::<u16>(from.cast(), to, stride, lanes),
+                4 => interleave::<u32>(from.cast(), to, stride, lanes),
+                _ => interleave::<u64>(from.cast(), to, stride, lanes),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Patches::write`], for one row of elements of type `T`.
+unsafe fn interleave<T: Copy>(from: *const T, to: *mut u8, stride: usize, lanes: usize) {
+    for lane in 0..lanes {
+        let element = to.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
+        // SAFETY: passed on from the caller.
+        unsafe { element.write_unaligned(from.add(lane).read()) };
     }
 }
 
@@ -82,7 +125,7 @@ unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: us
         // SAFETY: passed on from the caller; the elements are contiguous from the last one on.
         return unsafe { (0..lanes).for_each(|lane| to.add(lane).write(first.add(lanes - 1 - lane).read_unaligned())) };
     }
-    // SAFETY: passed on from the caller; a constant stride lets the compiler load vectors and shuffle them.
+    // SAFETY: passed on from the caller.
     unsafe {
         match stride / size_of::<T>() {
             2 if stride == 2 * size_of::<T>() => every::<T, 2>(from.cast(), to, lanes),
@@ -101,6 +144,31 @@ unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: us
 /// # Safety
 /// As for [`line_of`], `N` elements apart.
 unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
+    // SAFETY: passed on from the caller; the level is one of this processor.
+    unsafe {
+        match Isa::best() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => every_avx512::<T, N>(from, to, lanes),
+            _ => every_of::<T, N>(from, to, lanes),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`every`], and the processor has these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn every_avx512<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe { every_of::<T, N>(from, to, lanes) }
+}
+
+/// A constant stride lets the compiler load vectors and shuffle them.
+///
+/// # Safety
+/// As for [`every`].
+#[inline(always)]
+unsafe fn every_of<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
     for lane in 0..lanes {
         // SAFETY: passed on from the caller.
         unsafe { to.add(lane).write(from.add(lane * N).read_unaligned()) };

@@ -8,12 +8,11 @@
 use super::code::Code;
 use super::launch::{self, row_offset};
 use super::staged::StagedCode;
-use super::transpose::transpose;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::{SmallVec, smallvec};
 
-/// A way to copy operands in patches.
+/// A way to copy operands and outputs in patches.
 pub(super) struct Patches {
     /// Most rows of a patch.
     pub(super) rows: usize,
@@ -23,16 +22,22 @@ pub(super) struct Patches {
     ///
     /// # Safety
     /// All of them are alive, and so are those of the copy, which nothing else uses.
-    pub(super) copy: unsafe fn(&Patch),
+    pub(super) read: unsafe fn(&Patch),
+    /// Copies the elements of a patch to an output.
+    ///
+    /// # Safety
+    /// All of the copy are alive, and so are those of the output, which nothing else uses.
+    pub(super) write: unsafe fn(&Patch),
 }
 
-/// An operand's elements of a patch, and where they are copied to.
+/// Elements of a patch, and their copy.
 #[derive(Clone, Copy)]
 pub(super) struct Patch {
-    pub(super) from: *const u8,
+    /// Those of an operand, which are only read, or of an output.
+    pub(super) memory: *mut u8,
     /// Bytes between rows, and between lanes.
     pub(super) strides: [usize; 2],
-    pub(super) to: *mut u8,
+    pub(super) copy: *mut u8,
     /// Elements between the rows of the copy.
     pub(super) pitch: usize,
     /// Bytes of an element.
@@ -68,13 +73,13 @@ impl Patches {
                 let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
                 for (&(slot, bytes), copy) in staged.operands.iter().zip(&mut copies) {
                     let access = &patch.operands[slot];
-                    let from = operands[slot].wrapping_offset(access.base as isize);
-                    let (strides, to) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
-                    let block = Patch { from, strides, to, pitch: self.lanes, bytes, rows, lanes };
+                    let memory = operands[slot].cast_mut().wrapping_offset(access.base as isize);
+                    let (strides, copy) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
+                    let block = Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes };
                     // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy
                     // has room for a patch.
-                    unsafe { (self.copy)(&block) };
-                    operands[slot] = copy.as_ptr().cast();
+                    unsafe { (self.read)(&block) };
+                    operands[slot] = copy.cast_const();
                     let is_shared = strides[0] == 0;
                     patch.operands[slot] = self.dense(bytes);
                     if is_shared {
@@ -93,16 +98,25 @@ impl Patches {
                     let part = Part { outer: 0..rows, lanes: 0..lanes };
                     launch::run(code, &staged.codes.shape, &patch, of_patch, &part, faults);
                 }
-                for ((&(slot, bytes), result), access) in staged.outputs.iter().zip(&results).zip(&written) {
-                    let to = pointers.outputs[slot].wrapping_offset(access.base as isize);
-                    let (from, pitch) = (result.as_ptr().cast(), access.inner[0].cast_signed() / bytes as isize);
+                for ((&(slot, bytes), result), access) in staged.outputs.iter().zip(&mut results).zip(&written) {
+                    let memory = pointers.outputs[slot].wrapping_offset(access.base as isize);
+                    let (strides, copy) = ([access.rows[0], access.inner[0]], result.as_mut_ptr().cast());
+                    let block = Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes };
                     // SAFETY: the code has written the patch's elements, and the caller vouches for those of the
-                    // output, whose rows are contiguous.
-                    unsafe { transpose(from, self.lanes * bytes, to, pitch.cast_unsigned(), bytes, lanes, rows) };
+                    // output.
+                    unsafe { (self.write)(&block) };
                 }
             }
             row += rows;
         }
+    }
+}
+
+impl Patch {
+    /// Where a row begins in memory, and in the copy.
+    pub(super) fn row(&self, row: usize) -> (*mut u8, *mut u8) {
+        let memory = self.memory.wrapping_add(row.wrapping_mul(self.strides[0]));
+        (memory, self.copy.wrapping_add(row * self.pitch * self.bytes))
     }
 }
 

@@ -98,18 +98,18 @@ pub(in crate::codegen) fn covers_jumps(kernel: &Kernel, geometry: &Geometry) -> 
 /// How these operands are staged.
 pub(super) fn patches(kernel: &Kernel, geometry: &Geometry) -> Patches {
     if !kernel.has_folds() {
-        return Patches { rows: ROWS, lanes: LANES, copy };
+        return Patches { rows: ROWS, lanes: LANES, read, write };
     }
     let lanes = geometry.n_inner().next_multiple_of(GAP) + GAP;
     let rows = (COPY_BYTES / (lanes * size_of::<f32>())).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
-    Patches { rows, lanes, copy }
+    Patches { rows, lanes, read, write }
 }
 
 /// # Safety
-/// As for [`Patches::copy`]; the elements of a lane are contiguous, forwards or backwards, and there are some. Or they
+/// As for [`Patches::read`]; the elements of a lane are contiguous, forwards or backwards, and there are some. Or they
 /// are the same one.
-unsafe fn copy(patch: &Patch) {
-    let Patch { from, strides: [row, stride], to, pitch, bytes, rows, lanes } = *patch;
+unsafe fn read(patch: &Patch) {
+    let Patch { memory: from, strides: [row, stride], copy: to, pitch, bytes, rows, lanes } = *patch;
     // SAFETY: passed on from the caller.
     unsafe {
         if row == 0 {
@@ -123,4 +123,14 @@ unsafe fn copy(patch: &Patch) {
         let (from, to) = (from.wrapping_sub(last * bytes), to.wrapping_add(last * pitch * bytes));
         transpose(from, stride, to, pitch.wrapping_neg(), bytes, rows, lanes);
     }
+}
+
+/// # Safety
+/// As for [`Patches::write`]; the elements of a lane are contiguous.
+unsafe fn write(patch: &Patch) {
+    let Patch { memory, strides: [_, stride], copy, pitch, bytes, rows, lanes } = *patch;
+    // The rows of the output are the lines here, and the other way round.
+    let to_pitch = (stride.cast_signed() / bytes as isize).cast_unsigned();
+    // SAFETY: passed on from the caller.
+    unsafe { transpose(copy, pitch * bytes, memory, to_pitch, bytes, lanes, rows) };
 }

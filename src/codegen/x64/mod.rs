@@ -63,7 +63,7 @@ pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -
             Deinterleave::Always,
         ),
         Level::Avx512 => {
-            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Deinterleave::Never)
+            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Deinterleave::Near)
         }
     };
     NativeProgram::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
