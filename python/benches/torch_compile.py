@@ -330,9 +330,9 @@ NETS_TEXT = [
 FUNCTIONS_TITLE = "# Functions under torch.compile"
 FUNCTIONS_TEXT = [
     "What people write between networks, from `python/benches/functions.py`. They were written in one go, before any",
-    "was measured. The classes of the slowest were mended since: `embedding mean`, `outer sums`, `positions`, `mixed",
-    "bits`. *Inference* is a call without gradients. *Error* is opfuse's greatest difference from eager PyTorch, as a",
-    "number, whatever the results' size is.",
+    "was measured. The classes of the slowest were mended since: `embedding mean`, `outer sums`, `masked mean`,",
+    "`positions`, `index_add`, `scatter_add`, `channels first`, `mixed bits`. *Inference* is a call without gradients.",
+    "*Error* is opfuse's greatest difference from eager PyTorch, as a number, whatever the results' size is.",
 ]
 TEXTS = {
     "models": (MODELS_TITLE, MODELS_TEXT),
