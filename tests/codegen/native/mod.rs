@@ -324,31 +324,39 @@ fn an_output_may_replace_an_operand() {
     }
 }
 
-/// Mappings of this process that hold code made at run time.
+/// Mappings of this process that hold code made at run time, and their pages. The system may join neighbours, so that
+/// many programs are one mapping.
 #[cfg(target_os = "linux")]
-fn code_mappings() -> usize {
+fn code_mappings() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("linux lists a process's mappings");
     let own = |line: &&str| line.contains("r-x") && line.split_whitespace().count() == 5;
-    maps.lines().filter(own).count()
+    let address = |text: &str| usize::from_str_radix(text, 16).expect("addresses are hexadecimal");
+    let bytes = |line: &str| {
+        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        range.map_or(0, |(start, end)| address(end) - address(start))
+    };
+    let lines = || maps.lines().filter(own);
+    (lines().count(), lines().map(bytes).sum::<usize>() / 4096)
 }
 
 /// Compiles a kernel again and again.
 #[cfg(target_os = "linux")]
 fn memory_comes_back(compile: impl Fn() -> NativeProgram, check: impl Fn(&NativeProgram)) {
     let kept: Vec<NativeProgram> = (0..300).map(|_| compile()).collect();
-    let with_kept = code_mappings();
+    let (_, with_kept) = code_mappings();
     drop(kept);
-    let before = code_mappings();
-    assert!(with_kept > before, "programs that live hold mappings: {with_kept}, without them {before}");
+    let (before, pages_before) = code_mappings();
+    assert!(with_kept > pages_before, "programs that live hold pages: {with_kept}, without them {pages_before}");
     for round in 0..1000 {
         let program = compile();
         if round % 100 == 0 {
             check(&program);
         }
     }
-    let after = code_mappings();
+    let (after, pages_after) = code_mappings();
     // Other tests run at the same time and hold a few.
     assert!(after < before + 50, "mappings grew from {before} to {after}");
+    assert!(pages_after < pages_before + 500, "pages grew from {pages_before} to {pages_after}");
 }
 
 #[test]
