@@ -282,12 +282,14 @@ pub fn tree(combine: Combine, ty: Ty, mut partial: [FoldValue; FOLD_LANES]) -> F
 pub enum Step {
     /// These elements, of one block, are combined into the partial results of level 0.
     Elements(Range<usize>),
-    /// The partial results of a level, which this many values reached, are combined into the first one.
-    Close {
+    /// Partial results of a level, from `half` on, are combined into the first ones.
+    Halve {
         /// The level; that of elements is 0.
         level: usize,
-        /// The values since it was started.
-        n: usize,
+        /// The first of those that are combined into others.
+        half: usize,
+        /// How many they are. The others met no element, and would change nothing.
+        pairs: usize,
     },
     /// The result of a level is combined into this partial result of the next one, and the level starts again.
     Carry {
@@ -310,7 +312,15 @@ pub fn steps(n: usize, mut visit: impl FnMut(Step)) {
             if end < n && !(at + 1).is_multiple_of(FOLD_BLOCK) {
                 break;
             }
-            visit(Step::Close { level, n: at % FOLD_BLOCK + 1 });
+            let used = (at % FOLD_BLOCK + 1).min(FOLD_LANES);
+            let mut half = FOLD_LANES / 2;
+            while half > 0 {
+                let pairs = half.min(used.saturating_sub(half));
+                if pairs > 0 {
+                    visit(Step::Halve { level, half, pairs });
+                }
+                half /= 2;
+            }
             at /= FOLD_BLOCK;
             if level + 1 < levels {
                 visit(Step::Carry { level, lane: at % FOLD_LANES });

@@ -31,8 +31,7 @@ pub enum Lanes {
     /// Along the last inner loop: a fold's partial results are lanes.
     Inner,
     /// Along the last row loop: every lane has its own partial results. For folds over an outer dimension, and for
-    /// short
-    /// ones.
+    /// short ones.
     Rows,
 }
 
@@ -359,6 +358,20 @@ impl Geometry {
             Lanes::Inner
         }
     }
+}
+
+/// The offset of a flat position in nested loops.
+pub(super) fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usize {
+    let mut sum = 0usize;
+    for (&size, &stride) in sizes.iter().zip(strides).rev() {
+        // If a loop is empty, only the first position is asked for.
+        if flat == 0 {
+            break;
+        }
+        sum = sum.wrapping_add((flat % size).wrapping_mul(stride));
+        flat /= size;
+    }
+    sum
 }
 
 /// A loop before the last one along which all operands are dense, where several are far apart along the last one. So it

@@ -509,33 +509,20 @@ fn writes_read_index_tensors_directly() {
         "#]],
     );
     // Negative indices are wrapped, the flat index is of another size, and a slice leaves indices out.
-    for kept in [
-        "graph {
-           n0 = input: f32[5]
-           n1 = input: i64[3]
-           n2 = input: f32[3]
-           n3 = _flat_index(n1; [5], true): i64[3]
-           n4 = scatter(n0, n3, n2; 0): f32[5]
-           return n4
-         }",
-        "graph {
-           n0 = input: f32[5]
-           n1 = input: i64[3]
-           n2 = input: f32[3]
-           n3 = _flat_index(n1; [4], false): i64[3]
-           n4 = scatter(n0, n3, n2; 0): f32[5]
-           return n4
-         }",
-        "graph {
-           n0 = input: f32[5]
-           n1 = input: i64[3]
-           n2 = input: f32[2]
-           n3 = _flat_index(n1; [5], false): i64[3]
-           n4 = slice(n3; 0, 0, 2, 1): i64[2]
-           n5 = scatter(n0, n4, n2; 0): f32[5]
-           return n5
-         }",
+    for (flat, n_written, more) in [
+        ("[5], true", 3, "n4 = scatter(n0, n3, n2; 0): f32[5]\n return n4"),
+        ("[4], false", 3, "n4 = scatter(n0, n3, n2; 0): f32[5]\n return n4"),
+        ("[5], false", 2, "n4 = slice(n3; 0, 0, 2, 1): i64[2]\n n5 = scatter(n0, n4, n2; 0): f32[5]\n return n5"),
     ] {
+        let kept = format!(
+            "graph {{
+               n0 = input: f32[5]
+               n1 = input: i64[3]
+               n2 = input: f32[{n_written}]
+               n3 = _flat_index(n1; {flat}): i64[3]
+               {more}
+             }}"
+        );
         let graph: Graph = kept.parse().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(index_directly(&graph).to_string(), graph.to_string());
     }

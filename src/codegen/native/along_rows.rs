@@ -10,8 +10,8 @@ use super::launch::{LaunchShape, row_offset, with_scratch};
 use super::sweeps::{Folded, Piece, Sweeps, UNROLLED};
 use super::{Compile, Manner, argument, gathers};
 use crate::codegen::fold::{self, Step};
-use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
-use crate::codegen::kernel::{FOLD_LANES, Kernel, Source};
+use crate::codegen::geometry::{Access, Class, Geometry, Lanes, offset};
+use crate::codegen::kernel::{FOLD_LANES, Kernel};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
@@ -150,7 +150,7 @@ impl AlongRows {
                     fold::steps(n_inner, |step| match step {
                         // SAFETY: passed on from the caller; the strip belongs to the part.
                         Step::Elements(block) => unsafe { sweeps.run(block) },
-                        Step::Close { level, n } => partials.close(level, n),
+                        Step::Halve { level, half, pairs } => partials.halve(level, half, pairs),
                         Step::Carry { level, lane } => partials.carry(level, lane),
                     });
                     // SAFETY: passed on from the caller.
@@ -205,19 +205,10 @@ impl Partials<'_> {
         }
     }
 
-    /// Combines the partial results of a level that `n` elements reached into the first one.
-    fn close(&self, level: usize, n: usize) {
-        let used = n.min(FOLD_LANES);
+    /// Combines partial results of a level, from `half` on, into the first ones.
+    fn halve(&self, level: usize, half: usize, pairs: usize) {
         for nth in 0..self.folds.len() {
-            let mut half = FOLD_LANES / 2;
-            while half > 0 {
-                // Partial results without elements would not change what they are combined into.
-                let pairs = half.min(used.saturating_sub(half));
-                if pairs > 0 {
-                    self.combine(nth, self.place(nth, level, 0), self.place(nth, level, half), pairs);
-                }
-                half /= 2;
-            }
+            self.combine(nth, self.place(nth, level, 0), self.place(nth, level, half), pairs);
         }
     }
 
@@ -322,9 +313,9 @@ impl<'a> Calls<'a> {
             let lane_stride = geometry.lane_stride(access) as u64;
             Line { access: Some(access), pointer, start: 0, element_stride, lane_stride }
         };
-        let is_iota = |slot: usize| compiled.source(slot) == Source::Iota;
+        let n_folds = partials.folds.len();
         let operands = piece.operands.iter().enumerate().map(|(nth, place)| {
-            let pointer = if is_iota(nth) { 0 } else { pointers.operands[place.slot] as u64 };
+            let pointer = if shape.iotas[n_folds + nth] { 0 } else { pointers.operands[place.slot] as u64 };
             line(&geometry.operands[place.slot], pointer, place.ahead)
         });
         let outputs = piece.outputs.iter();
@@ -335,7 +326,6 @@ impl<'a> Calls<'a> {
             folds().chain(operands).chain(folds().take(n_written)).chain(outputs).collect();
         let (dims, end) = (argument::gather(lines.len(), 0), argument::gather(lines.len(), shape.gathers.len()));
         let mut words = SmallVec::from_elem(0, end + argument::FAULT_WORDS);
-        let n_folds = partials.folds.len();
         let gathered = shape.gathers.iter().map(|&slot| piece.operands[slot - n_folds].slot);
         gathers::write(&gathered.collect::<SmallVec<[usize; 2]>>(), geometry, &mut words[dims..end]);
         for (nth, line) in lines.iter().enumerate() {
@@ -389,27 +379,11 @@ impl<'a> Calls<'a> {
     }
 }
 
-impl Compiled {
-    /// The source of an operand after the partial results.
-    fn source(&self, nth: usize) -> Source {
-        let n_folds = self.piece.kernel.operands.len() - self.piece.operands.len();
-        self.piece.kernel.operands[n_folds + nth].source
-    }
-}
-
 /// The offset of an element from the first one of its row.
-fn element_offset(sizes: &[usize], access: &Access, mut element: usize) -> u64 {
-    if let [stride] = access.inner[..] {
-        return element.wrapping_mul(stride) as u64;
+fn element_offset(sizes: &[usize], access: &Access, element: usize) -> u64 {
+    match access.inner[..] {
+        // Most folds have one loop, which takes no divisions.
+        [stride] => element.wrapping_mul(stride) as u64,
+        _ => offset(sizes, &access.inner, element) as u64,
     }
-    let mut offset = 0_usize;
-    for (&size, &stride) in sizes.iter().zip(&access.inner).rev() {
-        // If a loop is empty, only the first position is asked for.
-        if element == 0 {
-            break;
-        }
-        offset = offset.wrapping_add((element % size).wrapping_mul(stride));
-        element /= size;
-    }
-    offset as u64
 }

@@ -6,7 +6,7 @@ use super::argument;
 use super::block_folds::fold_blocks_address;
 use super::code::Code;
 use super::gathers;
-use crate::codegen::geometry::{Access, Geometry};
+use crate::codegen::geometry::{Access, Geometry, offset};
 use crate::codegen::kernel::FOLD_BLOCK;
 use crate::codegen::launch::{Faults, Part, Pointers};
 use smallvec::SmallVec;
@@ -128,13 +128,8 @@ unsafe fn run_one_row(
 }
 
 /// Offset of a row's first element from an access's pointer, where the row loops have these sizes.
-pub(super) fn row_offset(sizes: &[usize], access: &Access, mut row: usize) -> u64 {
-    let mut offset = access.base as u64;
-    for (&size, &stride) in sizes.iter().zip(&access.rows).rev() {
-        offset = offset.wrapping_add(((row % size) as u64).wrapping_mul(stride as u64));
-        row /= size;
-    }
-    offset
+pub(super) fn row_offset(sizes: &[usize], access: &Access, row: usize) -> u64 {
+    (access.base as u64).wrapping_add(offset(sizes, &access.rows, row) as u64)
 }
 
 /// Calls `body` with `n` words of scratch, whose content is unspecified.

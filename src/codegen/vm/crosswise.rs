@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::interpreter::offset;
+use crate::codegen::geometry::offset;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Kind, Level, Source};
 use crate::codegen::native::transpose::transpose;
 use crate::codegen::{Access, Geometry, Lanes, Pointers};

@@ -6,10 +6,10 @@
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory")]
 
-use super::interpreter::offset;
 use super::moves::Reader;
 use super::plan::{AccessId, Line, Location, PlaceId, Plan, TileShape, TileStep};
 use super::routine::{BLOCK, Call, Routine, TileOperand};
+use crate::codegen::geometry::offset;
 use crate::codegen::kernel::Level;
 use crate::codegen::{Geometry, Part, Pointers};
 use std::mem::MaybeUninit;

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::interpreter::offset;
+use crate::codegen::geometry::offset;
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::{Access, Class, Geometry, Lanes, Part, Pointers};
 use smallvec::SmallVec;

@@ -12,6 +12,7 @@ use super::plan::{AccessId, Fold, FoldId, Line, Location, Pass, Plan, TileShape}
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
 use crate::codegen::fold::{self, FoldValue, Step};
+use crate::codegen::geometry::offset;
 use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
 use std::ops::Range;
 
@@ -342,7 +343,7 @@ impl<'a> Interpreter<'a> {
                     self.sweep_block(pass, lanes, block);
                 }
             },
-            Step::Close { level, n } => self.close_level(pass, level, n),
+            Step::Halve { level, half, pairs } => self.halve(pass, level, half, pairs),
             Step::Carry { level, lane } => self.carry(pass, level, lane),
         });
         for (value, ptr) in pass.rows_read.iter().zip(unspread.into_iter().flatten()) {
@@ -484,18 +485,12 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Combines the partial results of a level that `n` elements used into the first one.
-    fn close_level(&mut self, pass: &Pass, level: usize, n: usize) {
-        let used = n.min(FOLD_LANES);
+    /// Combines partial results of a level, from `half` on, into the first ones.
+    fn halve(&mut self, pass: &Pass, level: usize, half: usize, pairs: usize) {
         for &id in &pass.folds {
-            let mut half = FOLD_LANES / 2;
-            while half > 0 {
-                // Partial results without elements would not change what they are combined into.
-                for lane in (0..half).take_while(|lane| lane + half < used) {
-                    let (low, high) = (self.partial(id, level, lane), self.partial(id, level, lane + half));
-                    self.combine_partials(id, low, high);
-                }
-                half /= 2;
+            for lane in 0..pairs {
+                let (low, high) = (self.partial(id, level, lane), self.partial(id, level, lane + half));
+                self.combine_partials(id, low, high);
             }
         }
     }
@@ -516,20 +511,6 @@ impl<'a> Interpreter<'a> {
         // SAFETY: both are tiles of partial results in scratch memory, and they are different ones.
         unsafe { (self.plan.folds[fold].routines.into)(&partials.feed(value, index, self.n, 0)) };
     }
-}
-
-/// The offset of a flat position in nested loops.
-pub(super) fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usize {
-    let mut sum = 0usize;
-    for (&size, &stride) in sizes.iter().zip(strides).rev() {
-        // If a loop is empty, only the first position is asked for.
-        if flat == 0 {
-            break;
-        }
-        sum = sum.wrapping_add((flat % size).wrapping_mul(stride));
-        flat /= size;
-    }
-    sum
 }
 
 /// Prefetches the cache line at an address, which may be invalid.

@@ -2,11 +2,12 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::interpreter::{Interpreter, offset};
+use super::interpreter::Interpreter;
 use super::moves::{Gather, Reader};
 use super::plan::{AccessId, Line, Pass, PlaceId, Plan, RowRead, RowValue, TileShape, TileStep};
 use super::routine::{BLOCK, Call, TileOperand};
 use super::scratch::Partials;
+use crate::codegen::geometry::offset;
 use crate::codegen::kernel::Level;
 use crate::codegen::{FOLD_LANES, Lanes};
 use smallvec::SmallVec;
