@@ -85,6 +85,11 @@ impl Calls {
         Ok((cut.last, Some(Box::new(Calls { whole: graph, calls: called, carried: cut.carried, own }))))
     }
 
+    /// How many calls there are.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Whether an input of the last stage is a carried value that may lie in memory of an input of the program.
     pub(super) fn may_be_an_input(&self, input: usize) -> bool {
         input >= self.whole.inputs().len() && !self.own.contains(&input)

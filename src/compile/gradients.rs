@@ -7,6 +7,7 @@
 //! An eager backward pass adds the contributions to a gradient one by one, in order of arrival. If another call has
 //! contributed before, the program returns its contributions one by one too. So the sum has eager's bits.
 
+use super::calls::Calls;
 use super::explain::Explain;
 use super::failure::located;
 use super::passes_page::Subject;
@@ -23,7 +24,9 @@ use crate::lru::Lru;
 use crate::ops::element::scalar_in;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
+use crate::transforms::tracer::OpaqueCall;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,6 +52,7 @@ pub(super) struct Gradients {
     joint: Graph,
     /// The gradients alone. It takes the kept tensors, then the cotangents.
     backward: Graph,
+    calls: BackwardCalls,
     kept: Vec<Kept>,
     /// The number of inputs of the program that are given, and not captured.
     n_given: usize,
@@ -65,6 +69,31 @@ pub(super) struct Gradients {
     others: Mutex<Lru<Request, Arc<Variant>>>,
 }
 
+/// The calls of a backward pass that its graph does not contain, and the nodes that each reads. Their results are the
+/// last inputs of the graph.
+#[derive(Default, Clone)]
+pub(super) struct BackwardCalls {
+    calls: Vec<OpaqueCall>,
+    reads: Vec<Vec<NodeId>>,
+}
+
+impl BackwardCalls {
+    /// The calls of a joint graph, in a backward graph that takes so many kept tensors, and then these inputs of the
+    /// joint graph.
+    pub(super) fn of(
+        mut calls: Vec<OpaqueCall>,
+        reads: Vec<Vec<NodeId>>,
+        n_kept: usize,
+        cotangents: &[usize],
+    ) -> BackwardCalls {
+        let place = |input: usize| cotangents.iter().position(|&one| one == input).map(|at| n_kept + at);
+        for result in calls.iter_mut().flat_map(|call| &mut call.results) {
+            *result = place(*result).expect("results of these calls are among the cotangents");
+        }
+        BackwardCalls { calls, reads }
+    }
+}
+
 /// The inputs of a program and of its joint graph.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
@@ -72,7 +101,7 @@ pub(super) struct Inputs<'a> {
     pub(super) n_given: usize,
     /// How many inputs the program has. Those after the given ones are captured, or made by calls.
     pub(super) n_all: usize,
-    /// The positions of the cotangents, which the joint graph takes, too.
+    /// The positions of the cotangents, and of results of calls among the gradients, which the joint graph takes, too.
     pub(super) cotangents: &'a [usize],
     /// The inputs that calls make.
     pub(super) made: &'a [usize],
@@ -82,7 +111,9 @@ pub(super) struct Inputs<'a> {
 struct Variant {
     /// `None` if it computes nothing.
     tuned: Option<Tuned>,
-    /// The inputs of the backward graph that it reads.
+    /// The calls that its graph does not contain.
+    calls: Option<Box<Calls>>,
+    /// The inputs of the backward graph that it reads, without results of calls.
     inputs: Vec<usize>,
     /// The output for each edge of the recorded call.
     places: Vec<Option<usize>>,
@@ -117,6 +148,7 @@ impl Gradients {
     pub(super) fn build(
         joint_graph: Graph,
         halves: &Halves,
+        calls: BackwardCalls,
         joint: &mut Joint,
         Inputs { n_given, n_all, cotangents, made }: Inputs<'_>,
         settings: &Settings,
@@ -126,9 +158,10 @@ impl Gradients {
             operands[*operand] = Some(gradient.clone());
         }
         // Bases that several results are views of are no results themselves, so they usually get no gradient.
-        let has_cotangent = joint.differentiable.iter().map(|&output| output < joint.n_results).collect();
+        let is_usual = |&output: &usize| output < joint.n_results || !calls.calls.is_empty();
+        let has_cotangent = joint.differentiable.iter().map(is_usual).collect();
         let request = Request { has_cotangent, is_apart: false };
-        let usual = Variant::build(&halves.backward, halves.kept.len(), &operands, &request, settings)?;
+        let usual = Variant::build(&halves.backward, &calls, halves.kept.len(), &operands, &request, settings)?;
         let tape = match joint.tape.take() {
             Some((tape, nodes)) => Some((tape, SavedValues::of(&joint_graph, &halves.kept_nodes, &nodes, cotangents)?)),
             None => None,
@@ -136,6 +169,7 @@ impl Gradients {
         Ok(Gradients {
             joint: joint_graph,
             backward: halves.backward.clone(),
+            calls,
             kept: halves.kept.clone(),
             n_given,
             made: made.to_vec(),
@@ -155,8 +189,12 @@ impl Gradients {
 
     /// The report of the usual variant.
     pub(super) fn explain(&self) -> Explain {
-        match &self.usual.1.tuned {
-            Some(tuned) => tuned.explain(),
+        let usual = &self.usual.1;
+        match &usual.tuned {
+            Some(tuned) => {
+                let calls = usual.calls.as_ref().map_or_else(Vec::new, |calls| calls.explain());
+                Explain { calls, ..tuned.explain() }
+            }
             None => Explain::eager(crate::error::NotCaptured::ComputesNothing.into()),
         }
     }
@@ -200,7 +238,8 @@ impl Gradients {
         if let Some(known) = others().get(request) {
             return Ok(known.clone());
         }
-        let built = Variant::build(&self.backward, self.kept.len(), &self.operands, request, &self.settings)?;
+        let built =
+            Variant::build(&self.backward, &self.calls, self.kept.len(), &self.operands, request, &self.settings)?;
         let built = Arc::new(built);
         others().put(request.clone(), built.clone());
         Ok(built)
@@ -233,6 +272,7 @@ impl History<'_> {
 impl Variant {
     fn build(
         backward: &Graph,
+        calls: &BackwardCalls,
         n_kept: usize,
         operands: &[Option<Gradient>],
         request: &Request,
@@ -241,16 +281,37 @@ impl Variant {
         let mut wanted = backward.clone();
         let outputs = edges(operands, request.is_apart);
         wanted.set_outputs(outputs.iter().flatten().map(|&at| backward.outputs()[at]).collect());
-        let (mut graph, found) = without(&wanted, n_kept, request)?;
+        let is_whole = request.has_cotangent.iter().all(|has| *has);
+        let (mut graph, found) = match calls.calls.is_empty() {
+            true => without(&wanted, n_kept, request)?,
+            false if is_whole => {
+                let n_outputs = wanted.outputs().len();
+                (wanted, (0..n_outputs).map(Some).collect())
+            }
+            // Such a backward pass runs on the tape, which a derivative of a user's has a copy of.
+            false => {
+                let what = "a result of a compiled function with a loop has no gradient; call the function itself";
+                return Err(Error::NotImplemented { op: "compile".into(), what: what.into() });
+            }
+        };
         let mut found = found.into_iter();
         let places = outputs.iter().map(|output| output.and_then(|_| found.next().flatten())).collect();
         let places = as_flows(&mut graph, places, operands, request)?;
-        let (graph, inputs) = extract(&graph, &[], graph.outputs())?;
+        let (calls, reads) = (calls.calls.clone(), calls.reads.clone());
+        let n_made: usize = calls.iter().map(|call| call.results.len()).sum();
+        let (graph, inputs) = match calls.is_empty() {
+            true => extract(&graph, &[], graph.outputs())?,
+            false => {
+                let n_given = graph.inputs().len() - n_made;
+                (graph, (0..n_given).collect())
+            }
+        };
+        let (graph, calls) = Calls::cut(graph, calls, reads, settings)?;
         let tuned = match graph.outputs().is_empty() {
             true => None,
             false => Some(Tuned::build(graph, Subject::Backward, Vec::new(), settings)?),
         };
-        Ok(Variant { tuned, inputs, places })
+        Ok(Variant { tuned, calls, inputs, places })
     }
 }
 
@@ -319,7 +380,16 @@ impl GradientProgram for Gradients {
             Some(cotangent) => cotangents[cotangent].contiguous(),
             None => kept(input),
         };
-        let read = variant.inputs.iter().map(read).collect::<Result<SmallVec<[Tensor; 8]>>>()?;
+        let mut read = variant.inputs.iter().map(read).collect::<Result<SmallVec<[Tensor; 8]>>>()?;
+        if let Some(calls) = &variant.calls {
+            let mut carried = Vec::new();
+            for call in 0..calls.len() {
+                let given: Vec<Cow<'_, Tensor>> = read.iter().map(Cow::Borrowed).collect();
+                let made = calls.run(call, &given, &mut carried, &mut Tuned::run)?;
+                read.extend(made);
+            }
+            read.extend(calls.carried.iter().map(|&value| carried[value].clone()));
+        }
         let arrays: SmallVec<[&Array; 8]> = read.iter().map(Tensor::array).collect();
         let failed =
             |error: Error| located(error, &tuned.built().traced, &read.iter().collect::<SmallVec<[&Tensor; 8]>>());

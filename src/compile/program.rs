@@ -7,7 +7,7 @@
 use super::calls::Calls;
 use super::explain::Explain;
 use super::failure::located;
-use super::gradients::{Gradient, Gradients, Inputs};
+use super::gradients::{BackwardCalls, Gradient, Gradients, Inputs};
 use super::numbers::are_alike;
 use super::output_form::OutputForm;
 use super::passes_page::Subject;
@@ -90,6 +90,7 @@ impl Program {
             graph,
             mut lifted,
             calls,
+            backward_calls,
             mut written,
             n_writes,
             mut gradients,
@@ -154,7 +155,8 @@ impl Program {
         let is_cotangent = |(_, lifted): &(usize, &Lifted)| matches!(lifted, Lifted::Declared);
         let cotangents: Vec<usize> =
             lifted.iter().enumerate().filter(is_cotangent).map(|(index, _)| n_given + index).collect();
-        if cotangents.len() != joint.differentiable.len() {
+        let n_made: usize = backward_calls.iter().map(|call| call.results.len()).sum();
+        if cotangents.len() != joint.differentiable.len() + n_made {
             return Err(Error::invalid("trace", "not every result that requires gradients has a cotangent"));
         }
         lifted.retain(|lifted| !matches!(lifted, Lifted::Declared));
@@ -174,7 +176,8 @@ impl Program {
         }
         let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
         let made: Vec<usize> = calls.iter().flat_map(|call| call.results.iter().copied()).collect();
-        let (mut halves, reads) = halves(&graph, &cotangents, outputs, &calls)?;
+        let (mut halves, reads, backward_reads) = halves(&graph, &cotangents, outputs, &calls, &backward_calls)?;
+        let backward_calls = BackwardCalls::of(backward_calls, backward_reads, halves.kept.len(), &cotangents);
         let (forward, calls) = Calls::cut(std::mem::take(&mut halves.forward), calls, reads, settings)?;
         for change in &mut gradients {
             match &mut change.to {
@@ -188,7 +191,7 @@ impl Program {
             .filter(|output| **output >= joint.n_outputs)
             .for_each(|output| *output -= joint.n_gradients);
         let inputs = Inputs { n_given, n_all: n_inputs, cotangents: &cotangents, made: &made };
-        let own = Gradients::build(graph, &halves, &mut joint, inputs, settings)?;
+        let own = Gradients::build(graph, &halves, backward_calls, &mut joint, inputs, settings)?;
         let tuned = Tuned::build(forward, Subject::Function, Vec::new(), settings)?;
         let forms = forms(&tuned.built().graph);
         Ok(Program {
@@ -486,34 +489,43 @@ impl Program {
     }
 }
 
-/// Splits a graph. Also returns the nodes of the forward half that each call reads.
+/// Splits a graph. Also returns the nodes of the forward half that each call reads, and those of the backward half that
+/// each of its calls reads.
+#[allow(clippy::type_complexity, reason = "two lists of lists")]
 fn halves(
     graph: &Graph,
     cotangents: &[usize],
     gradients: Range<usize>,
     calls: &[OpaqueCall],
-) -> Result<(Halves, Vec<Vec<NodeId>>)> {
-    if calls.is_empty() {
-        return Ok((split(graph, cotangents, gradients)?, Vec::new()));
+    backward_calls: &[OpaqueCall],
+) -> Result<(Halves, Vec<Vec<NodeId>>, Vec<Vec<NodeId>>)> {
+    if calls.is_empty() && backward_calls.is_empty() {
+        return Ok((split(graph, cotangents, gradients)?, Vec::new(), Vec::new()));
     }
-    // What calls read is an output of the forward half, until it is known.
+    let reads_of = |calls: &[OpaqueCall]| calls.iter().flat_map(|call| call.reads.clone()).collect::<Vec<_>>();
+    let by_call = |calls: &[OpaqueCall], reads: &[NodeId]| {
+        let mut rest = reads.iter().copied();
+        calls.iter().map(|call| rest.by_ref().take(call.reads.len()).collect()).collect::<Vec<Vec<_>>>()
+    };
+    // What calls read is an output of its half, until it is known.
+    let (own, backward) = (reads_of(calls), reads_of(backward_calls));
+    let (before, after) = graph.outputs().split_at(gradients.end);
     let mut with_reads = graph.clone();
-    let reads = calls.iter().flat_map(|call| call.reads.iter().copied());
-    with_reads.set_outputs(graph.outputs().iter().copied().chain(reads).collect());
-    let first = graph.outputs().len() - gradients.len();
-    let mut halves = split(&with_reads, cotangents, gradients)?;
+    with_reads.set_outputs([before, &backward, after, &own].concat());
+    let (n_gradients, first) = (gradients.len(), graph.outputs().len() - gradients.len());
+    let mut halves = split(&with_reads, cotangents, gradients.start..gradients.end + backward.len())?;
     let mut outputs = halves.forward.outputs().to_vec();
-    let n_reads = calls.iter().map(|call| call.reads.len()).sum::<usize>();
-    let mut reads = outputs.drain(first..first + n_reads);
-    let by_call = calls.iter().map(|call| reads.by_ref().take(call.reads.len()).collect()).collect();
-    drop(reads);
+    let reads: Vec<NodeId> = outputs.drain(first..first + own.len()).collect();
     halves.forward.set_outputs(outputs);
     for kept in &mut halves.kept {
         if let Kept::Output(output) = kept {
-            *output -= n_reads;
+            *output -= own.len();
         }
     }
-    Ok((halves, by_call))
+    let mut outputs = halves.backward.outputs().to_vec();
+    let backward_reads = outputs.split_off(n_gradients);
+    halves.backward.set_outputs(outputs);
+    Ok((halves, by_call(calls, &reads), by_call(backward_calls, &backward_reads)))
 }
 
 fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {

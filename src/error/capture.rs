@@ -31,6 +31,20 @@ NotCaptured {
     }
         "opaque_call" => "{op} has kernels of its own and no decomposition, so it is called as it is";
         "register a kernel for `DispatchKey::Tracer` that calls operators of the library, so that these are fused";
+    /// A loop or a branch is a call of the program, whose body is compiled once.
+    ControlFlow {
+        /// The function that was called.
+        op: Box<str>,
+    }
+        "control_flow" => "{op} is a step of its own, whose body is compiled once";
+        "nothing, unless it has few steps; then write the steps out, so that they are fused with their neighbours";
+    /// The body of a loop or a branch does more than compute its results.
+    BodyDoesMore {
+        /// What it does.
+        what: Box<str>,
+    }
+        "body_does_more" => "the body of a loop or a branch {what}, so it runs step by step";
+        "return what changes as a part of the carry or of the results";
     /// The kernel of an operator from outside did something else than its schema and its Meta kernel say.
     OtherThanDeclared {
         /// The operator.

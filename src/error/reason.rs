@@ -231,7 +231,7 @@ impl Reason {
 
     /// Whether it is a call that an abstract trace records, although it ends a segment.
     pub(crate) const fn is_opaque_call(&self) -> bool {
-        matches!(self, Reason::NotCaptured(NotCaptured::OpaqueCall { .. }))
+        matches!(self, Reason::NotCaptured(NotCaptured::OpaqueCall { .. } | NotCaptured::ControlFlow { .. }))
     }
 
     /// Whether this is a graph break: the function can run in segments around what is not captured.

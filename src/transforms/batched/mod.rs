@@ -19,6 +19,7 @@ mod rules;
 mod slices;
 mod views;
 
+pub(crate) use slices::each;
 pub use slices::slow_calls;
 
 use crate::autograd::{inplace_or_view, kernel as autograd};
@@ -97,10 +98,41 @@ pub(crate) fn drawing_levels(op: &str) -> Result<SmallVec<[Level; 2]>> {
     })
 }
 
+/// The active level that maps a tensor. The innermost one, if there are several.
+pub(crate) fn level_of(tensor: &Tensor) -> Option<Level> {
+    let id = tensor.payload::<Mapped>()?.level;
+    LEVELS.with_borrow(|levels| levels.iter().copied().find(|level| level.id == id))
+}
+
 impl Level {
     /// The number of slices.
     pub(crate) fn size(self) -> usize {
         self.size
+    }
+
+    /// Whether it lies inside the other one.
+    pub(crate) fn is_inside(self, other: Level) -> bool {
+        self.id > other.id
+    }
+
+    /// The physical tensor with its mapped dim in front, if this level maps it.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn unmap(self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let mapped = tensor.payload::<Mapped>().filter(|mapped| mapped.level == self.id);
+        mapped.map(|mapped| to_front(&mapped.physical, mapped.dim)).transpose()
+    }
+
+    /// The physical tensor with its mapped dim in front. A tensor that is not mapped is expanded by that dim.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn spread(self, tensor: &Tensor) -> Result<Tensor> {
+        match self.unmap(tensor)? {
+            Some(physical) => Ok(physical),
+            None => tensor.expand(&physical_sizes(self.size, tensor.sizes())[..]),
+        }
     }
 
     /// `tensor` with its first dim mapped.

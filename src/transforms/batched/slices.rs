@@ -98,6 +98,31 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
     Ok(())
 }
 
+/// Makes a call of other code than an operator slice by slice. At least one of the operands is mapped.
+///
+/// # Errors
+/// If a call fails, or if there are no slices.
+pub(crate) fn each(
+    op: &str,
+    operands: &[Tensor],
+    call: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    let level = Operands::of(op, &operands.iter().collect::<SmallVec<[&Tensor; 8]>>())?.level;
+    let slice = |index: usize| {
+        let one = |tensor: &Tensor| match tensor.payload::<Mapped>().filter(|mapped| mapped.level == level.id) {
+            Some(mapped) => mapped.physical.select(mapped.dim as i64, index as i64),
+            None => Ok(tensor.clone()),
+        };
+        call(&operands.iter().map(one).collect::<Result<Vec<_>>>()?)
+    };
+    let results = (0..level.size).map(slice).collect::<Result<Vec<_>>>()?;
+    let Some(first) = results.first() else {
+        return Err(Error::argument(op, "vmap: there are no slices, and results are only known from a run"));
+    };
+    let joined = |at: usize| stack(&results.iter().map(|result| &result[at]).collect::<Vec<_>>(), 0);
+    (0..first.len()).map(|at| wrap(&joined(at)?, 0, level)).collect()
+}
+
 /// Whether gradients of a mapped tensor are recorded inside the `vmap`.
 fn is_recorded(tensor: &Tensor) -> bool {
     tensor.payload::<Mapped>().is_some() && tensor.requires_grad()

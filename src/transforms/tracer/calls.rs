@@ -12,21 +12,24 @@ use crate::autograd::record_without_derivative;
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::local::exclude;
+use crate::dispatch::key::local::{exclude, is_tracing};
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::schema::{Parameter, Type};
 use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
-use crate::error::{NotCaptured, Result};
+use crate::error::{Error, NotCaptured, Result};
 use crate::ir::TensorType;
 use crate::profile::place;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::opaque_call::OpaqueCall;
+use crate::transforms::batched::each;
+use crate::transforms::tracer::deferred;
+use crate::transforms::tracer::opaque_call::{Callee, OpaqueCall};
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::{Paused, is_deferred, with_recording};
 use crate::transforms::tracer::trace::Lifted;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The Tracer kernel of an operator that has neither a row nor a decomposition. Returns the reason if the call cannot
 /// be recorded. Then it was not made.
@@ -65,6 +68,40 @@ pub(super) fn call(operator: &Operator, below: KeySet, stack: &mut Stack) -> Res
     Ok(Some(NotCaptured::NoDecomposition { op: op() }))
 }
 
+/// Calls other code than an operator, such as a loop, with operands that are on the CPU and no plain numbers. Where
+/// they are mapped, it is called once per slice. An abstract trace records the call, and its results have these types.
+/// A deferred recording runs first.
+///
+/// # Errors
+/// If the code fails, or if the call cannot be recorded.
+pub(crate) fn call_callee(
+    callee: &Arc<dyn Callee>,
+    operands: &[Tensor],
+    types: Vec<TensorType>,
+) -> Result<Vec<Tensor>> {
+    let op = || callee.name().into();
+    if types.is_empty() {
+        return Ok(Vec::new());
+    }
+    if !operands.iter().all(Tensor::payload_is_none) {
+        // The backward pass of a loop, mapped over a basis.
+        return each(callee.name(), operands, &|slices| call_callee(callee, slices, types.clone()));
+    }
+    if !is_tracing() || with_recording(|_| ()).is_none() {
+        return callee.call(operands);
+    }
+    if is_deferred() {
+        return deferred::run_callee(callee, operands, NotCaptured::ControlFlow { op: op() });
+    }
+    let strides = operands.iter().map(|operand| operand.strides().into()).collect();
+    let recorded = with_recording(|recording| {
+        recording.graph.set_place(place());
+        let reads = operands.iter().map(|operand| recording.node(operand)).collect::<Result<Vec<_>>>()?;
+        recording.note_call(OpaqueCall::of_callee(callee.clone(), (reads, strides), types))
+    });
+    recorded.unwrap_or_else(|| Err(Error::Internal { message: "a trace ended while it recorded a call".into() }))
+}
+
 /// Whether a call of the operator with these arguments may be part of a graph.
 fn is_recordable(operator: &Operator, stack: &Stack) -> bool {
     let Some(schema) = operator.schema() else { return false };
@@ -86,7 +123,7 @@ fn is_recordable(operator: &Operator, stack: &Stack) -> bool {
         && has_kernel(DispatchKey::Meta)
         && stack.iter().all(is_known)
         && stack.iter().flat_map(Value::tensors).any(|tensor| tensor.as_number().is_none())
-        // A backward half has no calls of its own.
+        // A backward half calls no operators: what their kernels do to a gradient is not known.
         && with_recording(|recording| !recording.lifted.iter().any(|one| matches!(one, Lifted::Declared))) == Some(true)
 }
 
@@ -118,7 +155,7 @@ fn record(operator: &Operator, stack: &Stack) -> Result<Option<Stack>> {
     });
     let Some(reads) = reads.transpose()? else { return Ok(None) };
     let types: Vec<TensorType> = results.iter().flat_map(Value::tensors).map(Tensor::ty).collect();
-    let call = OpaqueCall::new(operator.clone(), arguments, reads, strides, types);
+    let call = OpaqueCall::of_operator(operator.clone(), arguments, (reads, strides), types);
     let made = with_recording(|recording| recording.note_call(call));
     let Some(made) = made.transpose()? else { return Ok(None) };
     results.iter_mut().flat_map(Value::tensors_mut).zip(made).for_each(|(result, made)| *result = made);
@@ -139,17 +176,21 @@ fn are_new(arguments: &Stack, results: &Stack) -> bool {
 impl Recording {
     /// Notes a call. Returns handles of its results: values of the function. Hidden handles are inputs of the graph.
     fn note_call(&mut self, mut call: OpaqueCall) -> Result<Vec<Tensor>> {
+        let is_backward = self.lifted.iter().any(|one| matches!(one, Lifted::Declared));
         let mut made = Vec::with_capacity(call.types().len());
         for (index, ty) in call.types().to_vec().iter().enumerate() {
             let [hidden, result] =
                 [Tensor::abstracted(ty, Device::CPU, None)?, Tensor::abstracted(ty, Device::CPU, None)?];
-            self.lifted.push(Lifted::Result { call: self.calls.len(), result: index });
+            self.lifted.push(match is_backward {
+                true => Lifted::Declared,
+                false => Lifted::Result { call: self.calls.len(), result: index },
+            });
             call.results.push(self.inputs.len());
             let node = self.add_input(&hidden);
             self.name(&result, node);
             made.push(result);
         }
-        self.calls.push(call);
+        if is_backward { &mut self.backward_calls } else { &mut self.calls }.push(call);
         Ok(made)
     }
 }

@@ -30,6 +30,7 @@ use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
 use crate::transforms::tracer::deferral::{Deferral, Runner};
 use crate::transforms::tracer::one_for_each;
+use crate::transforms::tracer::opaque_call::Callee;
 use crate::transforms::tracer::recording::Reads;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
 use crate::transforms::tracer::session::{BREAK, Paused, RECORDING, Session, with_recording};
@@ -346,6 +347,17 @@ pub(super) fn run_eagerly(operator: &Operator, below: KeySet, stack: &mut Stack,
     }
     let _below = exclude(DispatchKey::Tracer);
     operator.redispatch_boxed(below, stack)
+}
+
+/// Makes a call of other code than an operator, after the current segment.
+pub(super) fn run_callee(callee: &Arc<dyn Callee>, operands: &[Tensor], why: NotCaptured) -> Result<Vec<Tensor>> {
+    flush(Some(why.into()))?;
+    let paused = Paused::new();
+    if let Some(recording) = &paused.0 {
+        operands.iter().try_for_each(|tensor| recording.materialize(tensor))?;
+    }
+    let _below = exclude(DispatchKey::Tracer);
+    callee.call(operands)
 }
 
 /// Notes that a call was recorded for gradients.

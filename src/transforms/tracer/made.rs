@@ -81,6 +81,7 @@ impl Recording {
                 && !leaf
                 && tensor.as_number().is_none()
                 && self.given(tensor).is_none()
+                && !(self.is_subgraph && self.is_input(tensor))
         };
         let all = self.storages.values().flat_map(|named| &named.tensors);
         all.filter(|handle| handle.upgrade().is_some_and(|tensor| is_value(&tensor))).cloned().collect()

@@ -32,6 +32,7 @@ use crate::transforms::function::TensorRefs;
 use smallvec::SmallVec;
 
 mod aliases;
+
 mod calls;
 mod checks;
 mod condition;
@@ -48,11 +49,13 @@ mod recording;
 mod recovery;
 mod repeats;
 mod session;
+mod subgraph;
 mod trace;
 mod views;
 
 pub(crate) use aliases::shared_bases;
 pub use aliases::{Origin, OutputAlias, OutputKind};
+pub(crate) use calls::call_callee;
 pub(crate) use checks::checks_come_before;
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
@@ -60,6 +63,7 @@ pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, on_older_call, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use made::is_alone;
+pub(crate) use opaque_call::Callee;
 pub use opaque_call::OpaqueCall;
 pub(crate) use outside::{has, memory_start, on_history, on_reached, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
@@ -67,6 +71,7 @@ use recording::Recording;
 pub(crate) use repeats::{Repeats, repeats};
 pub use session::take_break;
 use session::{BREAK, RECORDING, Session, is_deferred, with_recording};
+pub(crate) use subgraph::{Subgraph, SubgraphInput, trace_subgraph};
 pub use trace::{Captured, Draws, GradientChange, Lifted, NewGradient, Owner, Trace};
 
 /// Adds an input to the current trace that the function was not given. The caller passes its value with each call.
@@ -177,10 +182,20 @@ pub fn trace_with<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    crate::dispatch::load()?;
     let mut recording = Recording::new(reads, None);
     recording.before = before;
     recording.changing = changing.to_vec();
+    trace_by(recording, inputs, function, outputs)
+}
+
+/// Like [`trace()`], by an abstract recording that was just made.
+fn trace_by<R>(
+    mut recording: Recording,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+) -> Result<(R, Captured)> {
+    crate::dispatch::load()?;
     let abstracted = |input: &Tensor| {
         let _as_given = input.is_inference().then(inference_mode);
         let handle = Tensor::abstracted(&input.ty(), input.device(), input.as_number())?;

@@ -10,13 +10,37 @@ use crate::ir::{NodeId, Strides, TensorType};
 use crate::profile::{Place, place};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
-use std::sync::OnceLock;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
-/// A call of an operator that a graph does not see into.
+/// Code that a graph calls and does not see into, such as a loop with its compiled body.
+pub(crate) trait Callee: Any + Send + Sync {
+    /// What reports call it.
+    fn name(&self) -> &'static str;
+
+    /// Computes the results from operands of the types that it was recorded with.
+    ///
+    /// # Errors
+    /// If a value is out of range, or if there is not enough memory.
+    fn call(&self, operands: &[Tensor]) -> Result<Vec<Tensor>>;
+
+    /// Whether the other one computes the same.
+    fn is_same(&self, other: &dyn Callee) -> bool;
+}
+
+/// What is called.
+#[derive(Clone)]
+enum Called {
+    /// An operator. Tensors of the graph are represented in its arguments by their types, plain numbers are themselves.
+    Operator(Operator, Stack),
+    /// Other code. All its operands are values of the graph.
+    Callee(Arc<dyn Callee>),
+}
+
+/// A call of code that a graph does not see into.
+#[derive(Clone)]
 pub struct OpaqueCall {
-    operator: Operator,
-    /// The arguments. Tensors of the graph are represented by their types, plain numbers are themselves.
-    arguments: Stack,
+    called: Called,
     /// The values that the call reads: the tensors among its arguments that are no plain numbers, in order.
     pub reads: Vec<NodeId>,
     /// Their strides.
@@ -31,27 +55,45 @@ pub struct OpaqueCall {
 }
 
 impl OpaqueCall {
-    /// A call with these arguments, which hold a tensor on the meta device for each value that it reads. Its results,
-    /// which have these types, are no inputs of a graph yet.
-    pub(super) fn new(
+    /// A call of an operator with these arguments, which hold a tensor on the meta device for each value that it reads.
+    /// Its results, which have these types, are no inputs of a graph yet.
+    pub(super) fn of_operator(
         operator: Operator,
         arguments: Stack,
-        reads: Vec<NodeId>,
-        strides: Vec<Strides>,
+        (reads, strides): (Vec<NodeId>, Vec<Strides>),
         types: Vec<TensorType>,
     ) -> OpaqueCall {
-        let (results, place, refusal) = (Vec::new(), place(), OnceLock::new());
-        OpaqueCall { operator, arguments, reads, strides, results, types, place, refusal }
+        OpaqueCall::new(Called::Operator(operator, arguments), (reads, strides), types)
     }
 
-    /// The name of the operator.
+    /// A call of other code, whose operands are these values with these strides.
+    pub(super) fn of_callee(
+        callee: Arc<dyn Callee>,
+        (reads, strides): (Vec<NodeId>, Vec<Strides>),
+        types: Vec<TensorType>,
+    ) -> OpaqueCall {
+        OpaqueCall::new(Called::Callee(callee), (reads, strides), types)
+    }
+
+    fn new(called: Called, (reads, strides): (Vec<NodeId>, Vec<Strides>), types: Vec<TensorType>) -> OpaqueCall {
+        OpaqueCall { called, reads, strides, results: Vec::new(), types, place: place(), refusal: OnceLock::new() }
+    }
+
+    /// The name of the operator, or of what else is called.
     pub fn name(&self) -> String {
-        self.operator.name().to_string()
+        match &self.called {
+            Called::Operator(operator, _) => operator.name().to_string(),
+            Called::Callee(callee) => callee.name().into(),
+        }
     }
 
     /// Why it is a call of its own.
     pub fn reason(&self) -> NotCaptured {
-        NotCaptured::OpaqueCall { op: self.name().into() }
+        let op = self.name().into();
+        match &self.called {
+            Called::Operator(..) => NotCaptured::OpaqueCall { op },
+            Called::Callee(_) => NotCaptured::ControlFlow { op },
+        }
     }
 
     /// The types of the results.
@@ -64,9 +106,9 @@ impl OpaqueCall {
         self.refusal.get()
     }
 
-    /// Whether both call the same operator with the same arguments.
+    /// Whether both call the same code with the same arguments.
     pub fn is_same(&self, other: &OpaqueCall) -> bool {
-        let text = |call: &OpaqueCall| {
+        let text = |arguments: &Stack| {
             let shown = |value: &Value| {
                 let numbers: Vec<String> = value.tensors().map(|tensor| format!("{:?}", tensor.as_number())).collect();
                 let types: Vec<String> = value.tensors().map(|tensor| tensor.ty().to_string()).collect();
@@ -75,17 +117,23 @@ impl OpaqueCall {
                     false => format!("{} {numbers:?} {types:?}", value.type_name()),
                 }
             };
-            call.arguments.iter().map(shown).collect::<Vec<_>>()
+            arguments.iter().map(shown).collect::<Vec<_>>()
         };
-        self.operator.address() == other.operator.address()
+        let calls_same = match (&self.called, &other.called) {
+            (Called::Operator(one, arguments), Called::Operator(other, others)) => {
+                one.address() == other.address() && text(arguments) == text(others)
+            }
+            (Called::Callee(one), Called::Callee(other)) => one.is_same(&**other),
+            (Called::Operator(..), Called::Callee(_)) | (Called::Callee(_), Called::Operator(..)) => false,
+        };
+        calls_same
             && self.reads == other.reads
             && self.strides == other.strides
             && self.results == other.results
             && self.types == other.types
-            && text(self) == text(other)
     }
 
-    /// Calls the operator with these values. Nothing is locked meanwhile, so its kernel may do what it likes.
+    /// Makes the call with these values. Nothing is locked meanwhile, so its kernel may do what it likes.
     ///
     /// # Errors
     /// An error of the kernel. Also if its results are not what the Meta kernel said, or if it has written to an
@@ -95,13 +143,17 @@ impl OpaqueCall {
             Some(place) => error.recorded_at(&place.recorded()),
             None => error,
         };
-        let mut stack = self.arguments.clone();
+        let (operator, mut stack) = match &self.called {
+            Called::Operator(operator, arguments) => (operator, arguments.clone()),
+            // It returns what it was recorded with, in memory of its own.
+            Called::Callee(callee) => return callee.call(operands).map_err(located),
+        };
         let numberless = stack.iter_mut().flat_map(Value::tensors_mut).filter(|tensor| tensor.as_number().is_none());
         numberless.zip(operands).for_each(|(place, operand)| *place = operand.clone());
         let versions: SmallVec<[u64; 4]> = operands.iter().map(Tensor::version).collect();
         {
             let _below = below_autograd();
-            self.operator.call_boxed(&mut stack).map_err(located)?;
+            operator.call_boxed(&mut stack).map_err(located)?;
         }
         if let Some(at) = operands.iter().zip(versions).position(|(operand, version)| operand.version() != version) {
             return Err(located(self.refuse(format!("writes to its operand {at}"))));

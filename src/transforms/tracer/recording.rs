@@ -1,7 +1,7 @@
 //! The state of a recording: the node of every tensor, lifted tensors, and written tensors.
 
 use crate::autograd::{Edge, Meta, leads_to, reserve_calls};
-use crate::device::{Storage, WeakShared, n_settings};
+use crate::device::{DeviceKind, Storage, WeakShared, n_settings};
 use crate::dispatch::key::grad_mode::is_inference_mode;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, TensorType};
@@ -35,6 +35,8 @@ pub enum Reads {
 /// A recording in progress.
 pub(super) struct Recording {
     pub(super) reads: Reads,
+    /// Whether it is that of a body, for which the values of an outer recording are tensors from outside.
+    pub(super) is_subgraph: bool,
     pub(super) graph: Graph,
     /// The node of every tensor seen so far, by tensor id. Ids are never reused.
     pub(super) nodes: HashMap<u64, Known>,
@@ -50,6 +52,8 @@ pub(super) struct Recording {
     pub(super) written: Vec<usize>,
     /// Calls that the graph does not contain.
     pub(super) calls: Vec<OpaqueCall>,
+    /// Those of the gradients, whose results are declared inputs.
+    pub(super) backward_calls: Vec<OpaqueCall>,
     /// The inputs that the function was given. They come first.
     pub(super) given: Vec<Given>,
     /// The next tensor id of this thread when the recording started.
@@ -146,6 +150,7 @@ impl Recording {
     pub(super) fn new(reads: Reads, deferral: Option<Deferral>) -> Recording {
         Recording {
             reads,
+            is_subgraph: false,
             graph: Graph::new(),
             nodes: HashMap::new(),
             inputs: Vec::new(),
@@ -154,6 +159,7 @@ impl Recording {
             n_settings: n_settings(),
             written: Vec::new(),
             calls: Vec::new(),
+            backward_calls: Vec::new(),
             given: Vec::new(),
             first_id: Tensor::upcoming_id(),
             first_call: reserve_calls(1),
@@ -247,6 +253,7 @@ impl Recording {
             graph: std::mem::take(&mut self.graph),
             lifted: std::mem::take(&mut self.lifted),
             calls: std::mem::take(&mut self.calls),
+            backward_calls: std::mem::take(&mut self.backward_calls),
             written: std::mem::take(&mut self.written),
             n_writes,
             gradients,
@@ -371,7 +378,8 @@ impl Recording {
                 Ok(known.node)
             }
             (_, None) => {
-                if !tensor.has_data() {
+                let is_of_outer = self.is_subgraph && tensor.device().kind != DeviceKind::Meta;
+                if !tensor.has_data() && !is_of_outer {
                     self.give_up(NotCaptured::TensorWithoutData { tensor: tensor.ty().to_string().into() });
                 }
                 Ok(self.lift(tensor))

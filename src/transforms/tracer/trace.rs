@@ -162,6 +162,8 @@ pub struct Trace {
     pub lifted: Vec<Lifted>,
     /// The calls that the graph does not contain, in order.
     pub calls: Vec<OpaqueCall>,
+    /// The calls that compute gradients. Their results are declared inputs, after the gradients of results.
+    pub backward_calls: Vec<OpaqueCall>,
     /// The written inputs. The outputs that follow the function's own are copied into them.
     pub written: Vec<usize>,
     /// How often the function wrote to each of them, which their versions count.
