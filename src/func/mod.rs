@@ -1,7 +1,7 @@
-//! Function transforms: gradients, Jacobians and their products with vectors, as functions of functions.
+//! Functions of functions: gradients, Jacobians and their products with vectors, and loops and branches.
 //!
-//! Each takes a function of structures of tensors, as [`vmap`](crate::vmap) and [`compile`](crate::compile()) do, and
-//! most give a function again. So they compose: `compile(grad(f))`, `vmap(grad(f))`, `jacrev(grad(f))`. They
+//! Each transform takes a function of structures of tensors, as [`vmap`](crate::vmap) and [`compile`](crate::compile())
+//! do, and most give a function again. So they compose: `compile(grad(f))`, `vmap(grad(f))`, `jacrev(grad(f))`. They
 //! differentiate by the *first argument*, which may be a tensor, a tuple, or any structure of tensors. A function of
 //! one slice is differentiated by all of its tensors.
 //!
@@ -26,11 +26,16 @@
 //!
 //! Forward mode is deliberately absent: [`jvp`], [`jacfwd`] and [`linearize`] run the reverse pass of the reverse pass,
 //! which costs about twice a forward pass of duals, and has the same value.
+//!
+//! Loops and branches take functions of structures, too, and the values that they begin with: [`scan`],
+//! [`scan_times`], [`fori_loop`], [`while_loop`], [`cond`]. They have gradients, and compose with all of the above.
 
+mod control;
 mod forward;
 mod jacobian;
 mod reverse;
 
+pub use control::{cond, fori_loop, scan, scan_times, while_loop};
 pub use forward::{Linear, jvp, linearize};
 pub use jacobian::{JacFwd, JacRev, hessian, jacfwd, jacrev};
 pub use reverse::{First, Grad, Pullback, SliceOfAll, ValueAndGrad, grad, value_and_grad, vjp};

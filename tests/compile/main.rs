@@ -4,6 +4,7 @@
 mod bits;
 mod calibration;
 mod capture;
+mod control_flow;
 mod error_places;
 mod explain;
 mod functions;
