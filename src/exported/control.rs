@@ -1,17 +1,19 @@
 //! Operators that take graphs: branches, loops, and graphs that run in another mode.
 //!
-//! There are no nodes for control flow. A branch or a loop whose condition is a tensor reads that tensor, so a compiled
-//! program runs in segments there, as any function does that reads a value. `scan` and `map` are unrolled over the
-//! first dim, whose size is known.
+//! Branches and loops are those of [`func`](crate::func), so a compiled program has one step for each, whose graphs are
+//! compiled once. A loop that carries plain numbers reads its condition, so a compiled program runs in segments there.
 
 use crate::autograd::set_grad_enabled;
 use crate::dispatch::value::Value;
 use crate::error::{Error, Result};
 use crate::exported::bind::Block;
 use crate::exported::run::{Part, malformed, tensor, truth_of};
-use crate::ops::joins::stack;
+use crate::func::{cond, scan, while_loop};
+use crate::ir::DType;
+use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 use crate::transforms::{autocast, no_autocast};
+use std::borrow::Cow;
 
 /// An operator that takes graphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +84,13 @@ impl ControlOp {
                 block.run(args)
             }
             (ControlOp::Cond, [Part::Value(condition), Part::Block(then), Part::Block(otherwise), rest @ ..]) => {
-                let args = all(rest)?;
-                if truth_of(condition)? { then.run(args) } else { otherwise.run(args) }
+                branch(condition, [then, otherwise], &all(rest)?)
             }
             (ControlOp::WhileLoop, [Part::Block(condition), Part::Block(body), carried, rest @ ..]) => {
-                while_loop(condition, body, list(carried)?, &all(rest)?)
+                repeat_while(condition, body, list(carried)?, &all(rest)?)
             }
             (ControlOp::Scan, [Part::Block(combine), init, slices, rest @ ..]) => {
-                scan(combine, list(init)?, &list(slices)?, &all(rest)?)
+                scan_slices(combine, &list(init)?, &list(slices)?, &all(rest)?)
             }
             (ControlOp::AssociativeScan, [Part::Block(combine), slices, rest @ ..]) => {
                 associative_scan(combine, &list(slices)?, &all(rest)?)
@@ -100,8 +101,28 @@ impl ControlOp {
     }
 }
 
-fn while_loop(condition: &Block, body: &Block, carried: Vec<Value>, fixed: &[Value]) -> Result<Vec<Value>> {
-    let mut carried = carried;
+/// One of two graphs. A predicate that is a tensor is a branch of `func`, which captures what the graphs are given.
+fn branch(condition: &Value, [then, otherwise]: [&Block; 2], args: &[Value]) -> Result<Vec<Value>> {
+    if let Value::Tensor(predicate) = condition
+        && (predicate.dtype(), predicate.numel()) == (DType::Bool, 1)
+    {
+        let run = |block: &Block| owned(&block.run(args.to_vec())?);
+        return Ok(values(cond(predicate, |_: &()| run(then), |_: &()| run(otherwise), &())?));
+    }
+    if truth_of(condition)? { then.run(args.to_vec()) } else { otherwise.run(args.to_vec()) }
+}
+
+fn repeat_while(condition: &Block, body: &Block, mut carried: Vec<Value>, fixed: &[Value]) -> Result<Vec<Value>> {
+    let with = |carried: &Vec<Tensor>| [&values(carried.clone()), fixed].concat();
+    if carried.iter().all(|value| matches!(value, Value::Tensor(_))) {
+        let goes_on = |carried: &Vec<Tensor>| match &condition.run(with(carried))?[..] {
+            [goes_on] => Ok(tensor(goes_on)?.into_owned()),
+            _ => Err(malformed()),
+        };
+        let body = |carried: &Vec<Tensor>| owned(&body.run(with(carried))?);
+        return Ok(values(while_loop(goes_on, body, &owned(&carried)?, None)?));
+    }
+    // A number that is carried is a number for the graphs.
     loop {
         let goes_on = condition.run([&carried, fixed].concat())?;
         let [goes_on] = &goes_on[..] else { return Err(malformed()) };
@@ -113,36 +134,38 @@ fn while_loop(condition: &Block, body: &Block, carried: Vec<Value>, fixed: &[Val
 }
 
 /// The last state, and the stacked slices that `combine` gives.
-fn scan(combine: &Block, init: Vec<Value>, slices: &[Value], fixed: &[Value]) -> Result<Vec<Value>> {
-    let (mut state, mut columns) = (init, Vec::new());
-    for at in 0..length("scan", slices)? {
-        let given = combine.run([&state, &slice(slices, at)?, fixed].concat())?;
+fn scan_slices(combine: &Block, init: &[Value], slices: &[Value], fixed: &[Value]) -> Result<Vec<Value>> {
+    length("scan", slices)?;
+    let step = |state: &Vec<Tensor>, slice: &Vec<Tensor>| {
+        let given = combine.run([&values(state.clone()), &values(slice.clone()), fixed].concat())?;
         let (next, made) = given.split_at_checked(state.len()).ok_or_else(malformed)?;
-        add(&mut columns, made)?;
-        state = next.to_vec();
-    }
-    state.extend(stacked(columns)?);
-    Ok(state)
+        Ok((owned(next)?, owned(made)?))
+    };
+    let (mut state, stacked) = scan(step, &owned(init)?, &owned(slices)?)?;
+    state.extend(stacked);
+    Ok(values(state))
 }
 
 /// Each slice combined with all before it, from left to right.
 fn associative_scan(combine: &Block, slices: &[Value], fixed: &[Value]) -> Result<Vec<Value>> {
     let n_slices = length("associative_scan", slices)?;
-    let (mut state, mut columns) = (slice(slices, 0)?, Vec::new());
-    add(&mut columns, &state)?;
-    for at in 1..n_slices {
-        state = combine.run([&state, &slice(slices, at)?, fixed].concat())?;
-        add(&mut columns, &state)?;
-    }
-    stacked(columns)
+    let slices = owned(slices)?;
+    let part = |from: i64, n: usize| slices.iter().map(|x| x.narrow(0, from, n)).collect::<Result<Vec<Tensor>>>();
+    let (first, rest) = (part(0, 1)?, part(1, n_slices - 1)?);
+    let step = |state: &Vec<Tensor>, slice: &Vec<Tensor>| {
+        let next = owned(&combine.run([&values(state.clone()), &values(slice.clone()), fixed].concat())?)?;
+        Ok((next.clone(), next))
+    };
+    let init = first.iter().map(|x| x.squeeze([0])).collect::<Result<Vec<_>>>()?;
+    let (_, stacked): (Vec<Tensor>, Vec<Tensor>) = scan(step, &init, &rest)?;
+    let joined = first.iter().zip(&stacked).map(|(first, rest)| cat(&[first, rest], 0).map(Value::Tensor));
+    joined.collect()
 }
 
 fn map(body: &Block, slices: &[Value], fixed: &[Value]) -> Result<Vec<Value>> {
-    let mut columns = Vec::new();
-    for at in 0..length("map", slices)? {
-        add(&mut columns, &body.run([&slice(slices, at)?, fixed].concat())?)?;
-    }
-    stacked(columns)
+    length("map", slices)?;
+    let step = |_: &(), slice: &Vec<Tensor>| Ok(((), owned(&body.run([&values(slice.clone()), fixed].concat())?)?));
+    Ok(values(scan(step, &(), &owned(slices)?)?.1))
 }
 
 /// The common size of the first dims.
@@ -158,23 +181,12 @@ fn length(op: &str, slices: &[Value]) -> Result<usize> {
     }
 }
 
-/// Slice number `at` of each tensor.
-fn slice(slices: &[Value], at: usize) -> Result<Vec<Value>> {
-    slices.iter().map(|value| tensor(value)?.select(0, at as i64).map(Value::Tensor)).collect()
+fn owned(values: &[Value]) -> Result<Vec<Tensor>> {
+    values.iter().map(|value| tensor(value).map(Cow::into_owned)).collect()
 }
 
-/// Adds one slice to each column.
-fn add(columns: &mut Vec<Vec<Tensor>>, made: &[Value]) -> Result<()> {
-    columns.resize_with(made.len(), Vec::new);
-    for (column, value) in columns.iter_mut().zip(made) {
-        column.push(tensor(value)?.into_owned());
-    }
-    Ok(())
-}
-
-fn stacked(columns: Vec<Vec<Tensor>>) -> Result<Vec<Value>> {
-    let one = |column: Vec<Tensor>| stack(&column.iter().collect::<Vec<_>>(), 0).map(Value::Tensor);
-    columns.into_iter().map(one).collect()
+fn values(tensors: Vec<Tensor>) -> Vec<Value> {
+    tensors.into_iter().map(Value::Tensor).collect()
 }
 
 /// The values of an argument. A list stands for its elements.
