@@ -1,5 +1,7 @@
 //! Loops and branches of `func`: a plain loop is the oracle, eagerly, compiled, mapped, and for gradients.
 
+mod corners;
+
 use opfuse::autograd::{GradOptions, grad, gradcheck};
 use opfuse::compile::{CompileOptions, Determinism};
 use opfuse::func::{self, cond, fori_loop, jacrev, scan, scan_times, while_loop};
