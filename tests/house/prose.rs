@@ -18,10 +18,11 @@ const MAX_COLUMNS: usize = 120;
 const MAX_WORDS: usize = 35;
 
 /// The folders that are read, and whether their literals are messages to users.
-const FOLDERS: [(&str, bool); 7] = [
+const FOLDERS: [(&str, bool); 8] = [
     ("src", true),
     ("derive/src", true),
     ("linalg/src", true),
+    ("fourier/src", true),
     ("python/src", true),
     ("tests", false),
     ("examples", false),
