@@ -129,6 +129,10 @@ TierLimit {
     NoFactorizations
         "no_factorizations" => "no kernel factors matrices: the cpu does";
         "factor on the cpu, and move the result once";
+    /// Fourier transforms have no kernel.
+    NoTransforms
+        "no_transforms" => "no kernel computes Fourier transforms: the cpu does";
+        "transform on the cpu, and move the result once";
     /// A scan or a write by index runs along few long lines, each of which is sequential.
     FewLongLines {
         /// How many lines there are.

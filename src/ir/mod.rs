@@ -53,7 +53,7 @@ pub use graph::{Graph, Node, NodeId, NodeKind};
 pub use numerics::Numerics;
 pub use op::Op;
 pub use pattern::Pattern;
-pub(crate) use routine::{MatrixWork, Routine};
+pub(crate) use routine::{Fourier, MatrixWork, Routine};
 pub(crate) use row::{Combine, GatherKind, GraphFn, Rule};
 pub use row::{Meaning, Row};
 pub use scalar::Scalar;

@@ -1129,6 +1129,33 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Exponential)),
                     derivative: Derivative::Formula(matrices::exponential),
                 };
+                /// The discrete Fourier transform along a dim of complex numbers, times `scale`. These are pairs in the last
+                /// dim. The exponent is negative if `forward`.
+                FftPairs { dim: i64, forward: bool, scale: f64 = 1.0 } = Row {
+                    name: "_fft_pairs",
+                    schema: Schema::Text("_fft_pairs(Tensor self, int dim, bool forward, float scale=1.0) -> Tensor"),
+                    infer: infer::fourier::complex,
+                    meaning: Meaning::Routine(Routine::Fourier(Fourier::Complex)),
+                    derivative: Derivative::Formula(fourier::complex),
+                };
+                /// The forward transform along a dim of real numbers, times `scale`, as pairs in a new last dim. If
+                /// `onesided`, the last elements are left out that are conjugates of others.
+                RfftPairs { dim: i64, onesided: bool = true, scale: f64 = 1.0 } = Row {
+                    name: "_rfft_pairs",
+                    schema: Schema::Text("_rfft_pairs(Tensor self, int dim, bool onesided=True, float scale=1.0) -> Tensor"),
+                    infer: infer::fourier::from_real,
+                    meaning: Meaning::Routine(Routine::Fourier(Fourier::FromReal)),
+                    derivative: Derivative::Formula(fourier::from_real),
+                };
+                /// The backward transform of `n` elements along a dim, times `scale`, which is real. Given are the `n / 2 + 1`
+                /// first elements; the others are conjugates of them.
+                IrfftPairs { dim: i64, n: i64, scale: f64 = 1.0 } = Row {
+                    name: "_irfft_pairs",
+                    schema: Schema::Text("_irfft_pairs(Tensor self, int dim, SymInt n, float scale=1.0) -> Tensor"),
+                    infer: infer::fourier::to_real,
+                    meaning: Meaning::Routine(Routine::Fourier(Fourier::ToReal)),
+                    derivative: Derivative::Formula(fourier::to_real),
+                };
                 /// Random words of 32 or 64 bits from a key: a seed and a first counter.
                 RandomBits: Drawn = Row {
                     name: "_random_bits",

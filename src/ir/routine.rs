@@ -1,7 +1,7 @@
 //! Routines: procedures on whole arrays that are not a loop over independent elements.
 //!
-//! They are scans, sorts, writes by index, random words, products of windows, and factorizations of matrices. A routine
-//! is never fused: it is a step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its
+//! They are scans, sorts, writes by index, random words, products of windows, factorizations of matrices, and Fourier
+//! transforms. A routine is never fused: it is a step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its
 //! operands are those of the row, but a graph first converts the one that [`Routine::converted`] names. Results are
 //! dense and row-major.
 //!
@@ -29,6 +29,19 @@ pub enum Routine {
     WindowProduct,
     /// Work on each matrix of a batch.
     Matrix(MatrixWork),
+    /// A discrete Fourier transform of every line along a dim.
+    Fourier(Fourier),
+}
+
+/// What a Fourier transform maps. Complex numbers are pairs in the last dim, real part first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fourier {
+    /// Complex numbers to complex numbers.
+    Complex,
+    /// Real numbers to complex numbers.
+    FromReal,
+    /// The first half of what real numbers are mapped to, back to real numbers.
+    ToReal,
 }
 
 /// What is computed of each matrix. A result that has several parts holds them one after another in its last dim; see
@@ -151,7 +164,8 @@ impl Routine {
             | Routine::FlatIndex
             | Routine::Bits
             | Routine::WindowProduct
-            | Routine::Matrix(_) => None,
+            | Routine::Matrix(_)
+            | Routine::Fourier(_) => None,
         }
     }
 }

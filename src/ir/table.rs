@@ -6,7 +6,8 @@
 use super::attr::Attrs;
 use super::attrs::*;
 use super::autodiff::{
-    Derivative, activations, factorizations, matrices, pointwise, products, reductions, scans, scatters, strided, views,
+    Derivative, activations, factorizations, fourier, matrices, pointwise, products, reductions, scans, scatters,
+    strided, views,
 };
 use super::bodies::*;
 use super::convolution;
@@ -17,7 +18,7 @@ use super::moves;
 use super::op::Op;
 use super::pooling;
 use super::random;
-use super::routine::{MatrixWork, Routine, Scan, Write};
+use super::routine::{Fourier, MatrixWork, Routine, Scan, Write};
 use super::row::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::scalar::Prim;
 use super::slopes;

@@ -50,7 +50,8 @@ fn keeps_sizes(op: Op) -> bool {
             | Routine::FlatIndex
             | Routine::Bits
             | Routine::WindowProduct
-            | Routine::Matrix(_),
+            | Routine::Matrix(_)
+            | Routine::Fourier(_),
         )
         | Meaning::Decompose(_)
         | Meaning::Fold(_)

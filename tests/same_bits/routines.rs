@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::values::Fill;
-use opfuse::internals::ir::routine::{Routine, Scan};
+use opfuse::internals::ir::routine::{Fourier, Routine, Scan};
 use opfuse::ir::{Attr, Attrs, DType, NodeId, Op, Scalar};
 use smallvec::smallvec;
 
@@ -73,6 +73,35 @@ impl Builder {
             Routine::Bits => self.propose_random(op),
             Routine::WindowProduct => self.propose_window_product(op),
             Routine::Matrix(_) => self.propose_matrices(op),
+            Routine::Fourier(kind) => self.propose_fourier(op, kind),
+        }
+    }
+
+    /// A Fourier transform of any length.
+    fn propose_fourier(&mut self, op: Op, kind: Fourier) -> Option<NodeId> {
+        let mut sizes = self.part_of_shape();
+        sizes.insert(self.random.below(sizes.len() + 1), 1 + self.random.below(20));
+        let dim = self.random.below(sizes.len());
+        sizes[dim] = sizes[dim].max(1);
+        let length = sizes[dim];
+        match kind {
+            Fourier::Complex => sizes.push(2),
+            Fourier::FromReal => {}
+            Fourier::ToReal => {
+                sizes[dim] = length / 2 + 1;
+                sizes.push(2);
+            }
+        }
+        let dtype = self.random.pick(&[DType::F32, DType::F64]);
+        let x = match self.find(|other| other.dtype == dtype && other.sizes[..] == sizes[..]) {
+            Some(x) => x,
+            None => self.strided_input(dtype, &sizes, Fill::Normal),
+        };
+        let (dim, scale) = (Attr::int(dim as i64), Attr::float(self.random.pick(&[1.0, 0.3])));
+        let either = Attr::bool(self.random.percent(50));
+        match kind {
+            Fourier::Complex | Fourier::FromReal => self.call(op, &[x], smallvec![dim, either, scale]),
+            Fourier::ToReal => self.call(op, &[x], smallvec![dim, Attr::int(length as i64), scale]),
         }
     }
 

@@ -17,6 +17,7 @@ pub mod activations;
 mod derivative;
 pub mod expr;
 pub mod factorizations;
+pub mod fourier;
 mod gradients;
 pub mod matrices;
 pub mod pointwise;

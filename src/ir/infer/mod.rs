@@ -4,6 +4,7 @@
 //! do.
 
 mod factories;
+pub mod fourier;
 mod indexing;
 pub mod matrices;
 mod pointwise;

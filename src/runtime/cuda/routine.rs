@@ -122,7 +122,8 @@ fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[RoutineArray<'_>
         | Routine::Scatter(_)
         | Routine::Bits
         | Routine::WindowProduct
-        | Routine::Matrix(_) => {
+        | Routine::Matrix(_)
+        | Routine::Fourier(_) => {
             let Along { dim } = Along::read(attrs);
             // Planning has checked the dim.
             Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))

@@ -1,12 +1,14 @@
 //! How does a routine run on the CPU?
 //!
-//! There is one file per kind: scans, sorts, writes by index, joined indices, random words, and work on matrices.
+//! There is one file per kind: scans, sorts, writes by index, joined indices, random words, work on matrices, and Fourier
+//! transforms.
 //! Operands may have any strides and offsets. Results are dense, row-major and in new memory. The exception is a write
 //! by index, whose result may be its first operand, in any layout. Results depend on the operands alone, never on
 //! threads: scans and writes go in row-major order, and sorts are stable. Nothing here knows graphs or tensors.
 
 mod destinations;
 mod elements;
+mod fourier;
 mod index;
 mod matrices;
 mod number;
@@ -49,6 +51,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
             product::of_windows(left, windows, operands.output.array(), attrs)
         }
         Routine::Matrix(work) => matrices::run(*work, attrs, operands),
+        Routine::Fourier(kind) => fourier::run(op, *kind, attrs, operands),
     }
 }
 

@@ -133,6 +133,7 @@ impl RoutinePlan {
             // The pass `copy_windows` replaces it on devices.
             Routine::WindowProduct => return Err(TierLimit::NoWindows.into()),
             Routine::Matrix(_) => return Err(TierLimit::NoFactorizations.into()),
+            Routine::Fourier(_) => return Err(TierLimit::NoTransforms.into()),
             Routine::Scatter(_) | Routine::FlatIndex => TemplateFile::Writes,
             Routine::Bits => TemplateFile::Random,
         };
@@ -163,7 +164,7 @@ impl RoutinePlan {
                 plan.sort(dim(along, operands[0].1)?, descending, operands[0], result)?;
             }
             // Refused above.
-            Routine::First | Routine::WindowProduct | Routine::Matrix(_) => {}
+            Routine::First | Routine::WindowProduct | Routine::Matrix(_) | Routine::Fourier(_) => {}
             Routine::Scatter(write) => {
                 plan.scatter(*write, dim(Along::read(attrs).dim, operands[0].1)?, attrs, operands, result)?;
             }
