@@ -34,6 +34,7 @@ pub(crate) mod embedding_bag;
 pub(crate) mod embedding_bag_backward;
 pub(crate) mod factories;
 pub(crate) mod format;
+pub(crate) mod frequencies;
 pub(crate) mod from_rust;
 pub(crate) mod grids;
 pub(crate) mod grouped_products;

@@ -14,11 +14,11 @@ use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, calculus, closeness, combinations,
     contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element, embedding_bag,
-    embedding_bag_backward, factories, grids, grouped_products, histograms, images, in_place, index_slices, indexing,
-    joins, linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization,
-    norms, order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling, products, random,
-    random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces,
-    special, stacks, statistics, uniques, view_forms, views, windows, written_forms,
+    embedding_bag_backward, factories, frequencies, grids, grouped_products, histograms, images, in_place,
+    index_slices, indexing, joins, linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial,
+    mutation, normalization, norms, order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling,
+    products, random, random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching,
+    sorting, spaces, special, stacks, statistics, uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -86,6 +86,7 @@ const SUBJECTS: &[Subject] = &[
     special::register,
     stacks::register,
     windows::register,
+    frequencies::register,
 ];
 
 /// Registers every row of the op table with its kernels per backend, the composites, and the in-place and `out` forms.

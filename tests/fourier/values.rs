@@ -1,6 +1,7 @@
 //! Values against sums in f64, along every dim and in every layout.
 
-use crate::{bits, fft, irfft, numbers, rfft};
+use crate::{bits, call, fft, irfft, numbers, rfft};
+use opfuse::dispatch::Value;
 use opfuse::{DType, Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -185,6 +186,34 @@ fn recorded_values() -> Result<()> {
         let is_near = |(found, expected): (&f64, &f64)| (found - expected).abs() < 2e-15;
         assert!(found.iter().zip(expected).all(is_near), "{found:?} is not {expected:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn recorded_frequencies() -> Result<()> {
+    let third = 2.0 / 3.0;
+    let cases: [(&str, i64, f64, &[f64]); 6] = [
+        ("aten::fft_fftfreq", 6, 0.25, &[0.0, third, 2.0 * third, -2.0, -2.0 * third, -third]),
+        ("aten::fft_fftfreq", 5, 0.1, &[0.0, 2.0, 4.0, -4.0, -2.0]),
+        ("aten::fft_fftfreq", 0, 1.0, &[]),
+        ("aten::fft_rfftfreq", 6, 0.25, &[0.0, third, 2.0 * third, 2.0]),
+        ("aten::fft_rfftfreq", 5, 0.1, &[0.0, 2.0, 4.0]),
+        ("aten::fft_rfftfreq", 1, 1.0, &[0.0]),
+    ];
+    for (name, n, d, expected) in cases {
+        let arguments = |dtype: Option<DType>| {
+            let dtype = dtype.map_or(Value::None, Value::DType);
+            [Value::Int(n), Value::Float(d), dtype, Value::None, Value::None, Value::None]
+        };
+        assert_eq!(call(name, arguments(Some(DType::F64)))?.to_vec::<f64>()?, expected, "{name}({n}, {d})");
+        let rounded: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
+        assert_eq!(call(name, arguments(None))?.to_vec::<f32>()?, rounded, "{name}({n}, {d})");
+        let message = call(name, arguments(Some(DType::I64))).expect_err("whole numbers").to_string();
+        assert!(message.contains("not implemented for i64"), "{message}");
+    }
+    let negative = [Value::Int(-1), Value::Float(1.0), Value::None, Value::None, Value::None, Value::None];
+    let message = call("aten::fft_fftfreq", negative).expect_err("a negative count").to_string();
+    assert!(message.contains("fft_fftfreq") && message.contains("-1"), "{message}");
     Ok(())
 }
 
