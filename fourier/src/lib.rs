@@ -6,8 +6,8 @@
 //! What always holds:
 //!
 //! - A complex number is a pair of elements, real part first. A line is a slice of elements without gaps.
-//! - A call does one line, on the thread that it is called from. So results depend on the line, on the plan and on the
-//!   vector instructions of the machine alone.
+//! - A call runs on the thread that it is called from. So results depend on the line, on the plan and on the vector
+//!   instructions of the machine alone.
 //! - Every length from 1 on has a plan. The cost grows with `n log n` for all of them, primes included.
 //!
 //! Deliberately absent: strides, batches, threads, memory of its own, a cache of plans.
@@ -30,6 +30,9 @@ pub enum Transform {
     /// real. The imaginary parts of element 0, and of element `n / 2` of an even length, are not read.
     ToReal,
 }
+
+/// More lines than share a vector.
+pub const TOGETHER: usize = 8;
 
 /// An element: f32 or f64.
 pub trait Element: rustfft::FftNum + bytemuck::Pod + Default {
@@ -114,10 +117,13 @@ impl<T: Element> Plan<T> {
     /// Transforms a line, and multiplies the result by `scale`. If the plan works in place, the line is in `to`, and
     /// `from` is not used; else it is in `from`, which has arbitrary elements afterwards. So has `scratch`.
     ///
+    /// A plan that works in place takes several lines, one after another. Short lines may then share vectors. So the
+    /// bits of a line may depend on whether their number is a multiple of [`TOGETHER`], and on nothing else of them.
+    ///
     /// # Panics
     /// If a slice does not have the plan's number of elements; `scratch` may have more.
     pub fn run(&self, from: &mut [T], to: &mut [T], scratch: &mut [T], scale: T) {
-        assert_eq!(to.len(), self.n_to(), "a result has the length of the plan");
+        assert!(to.len().is_multiple_of(self.n_to()), "results have the length of the plan");
         let scratch = bytemuck::cast_slice_mut::<T, Complex<T>>(&mut scratch[..self.n_scratch()]);
         match &self.work {
             Work::Complex(fft) => fft.process_with_scratch(bytemuck::cast_slice_mut(to), scratch),

@@ -6,6 +6,10 @@
 
 use smallvec::SmallVec;
 
+/// Rows that are copied to a tile, which stays in the innermost cache, before its columns are copied. So a thread waits
+/// for many rows at once.
+pub(super) const ROWS: usize = 32;
+
 /// The lines of an operand, in any layout.
 pub(super) struct Lines {
     /// Sizes and strides of the other dims, of which those that lie as one are one.
@@ -57,25 +61,44 @@ impl Lines {
         to.copy_from_slice(&from[start..start + to.len()]);
     }
 
-    /// Copies `count` lines to places that are `pitch` apart.
+    /// Copies `count` lines, which are equally far apart, to places that are `pitch` apart. `tile` has room for
+    /// [`ROWS`] elements of each of them.
     pub(super) fn gather<T: Copy, const N: usize>(
         &self,
         from: &[T],
         line: usize,
         count: usize,
+        tile: &mut [T],
         to: &mut [T],
         pitch: usize,
     ) {
-        let start = self.start(line);
+        let (start, length) = (self.start(line), self.length * N);
         let apart = self.batch.last().map_or(0, |&(_, stride)| stride);
-        for i in 0..self.length {
-            let at = start + i * self.step;
-            let lines = to.chunks_exact_mut(pitch).take(count);
-            if apart == N && (N == 1 || self.part == 1) {
-                let row = from[at..at + count * N].as_chunks::<N>().0;
-                lines.zip(row).for_each(|(line, element)| line[i * N..][..N].copy_from_slice(element));
-            } else {
-                for (n, line) in lines.enumerate() {
+        if self.are_dense::<N>() {
+            if apart == length && pitch == length {
+                return to[..count * length].copy_from_slice(&from[start..start + count * length]);
+            }
+            for (n, to) in to.chunks_exact_mut(pitch).take(count).enumerate() {
+                to[..length].copy_from_slice(&from[start + n * apart..][..length]);
+            }
+        } else if apart == N && (N == 1 || self.part == 1) {
+            let tile = tile.as_chunks_mut::<N>().0;
+            for first in (0..self.length).step_by(ROWS) {
+                let n_rows = ROWS.min(self.length - first);
+                for (n, row) in tile.chunks_exact_mut(count).take(n_rows).enumerate() {
+                    let at = start + (first + n) * self.step;
+                    row.copy_from_slice(from[at..at + count * N].as_chunks::<N>().0);
+                }
+                for (n, line) in to.chunks_exact_mut(pitch).take(count).enumerate() {
+                    let line = line[first * N..(first + n_rows) * N].as_chunks_mut::<N>().0;
+                    let column = tile[n..].iter().step_by(count);
+                    line.iter_mut().zip(column).for_each(|(element, tile)| *element = *tile);
+                }
+            }
+        } else {
+            for i in 0..self.length {
+                let at = start + i * self.step;
+                for (n, line) in to.chunks_exact_mut(pitch).take(count).enumerate() {
                     let element: [T; N] = std::array::from_fn(|part| from[at + n * apart + part * self.part]);
                     line[i * N..][..N].copy_from_slice(&element);
                 }
@@ -84,15 +107,26 @@ impl Lines {
     }
 }
 
-/// Copies lines that are `pitch` apart to columns: row `i` gets the elements `i` of all of them.
+/// Copies `count` lines that are `pitch` apart to columns: row `i` gets the elements `i` of all of them. `tile` is as
+/// for [`Lines::gather`].
 pub(super) fn scatter<'a, T: Copy + 'a, const N: usize>(
     from: &[T],
     pitch: usize,
-    rows: impl Iterator<Item = &'a mut [T]>,
+    count: usize,
+    tile: &mut [T],
+    mut rows: impl ExactSizeIterator<Item = &'a mut [T]>,
 ) {
-    for (i, row) in rows.enumerate() {
-        for (line, element) in from.chunks_exact(pitch).zip(row.as_chunks_mut::<N>().0) {
-            element.copy_from_slice(&line[i * N..][..N]);
+    let tile = tile.as_chunks_mut::<N>().0;
+    let length = rows.len();
+    for first in (0..length).step_by(ROWS) {
+        let n_rows = ROWS.min(length - first);
+        for (n, line) in from.chunks_exact(pitch).take(count).enumerate() {
+            let line = line[first * N..(first + n_rows) * N].as_chunks::<N>().0;
+            let column = tile[n..].iter_mut().step_by(count);
+            line.iter().zip(column).for_each(|(element, tile)| *tile = *element);
+        }
+        for (row, tile) in rows.by_ref().take(n_rows).zip(tile.chunks_exact(count)) {
+            row.copy_from_slice(tile.as_flattened());
         }
     }
 }

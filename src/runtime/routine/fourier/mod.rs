@@ -1,8 +1,8 @@
 //! Discrete Fourier transforms along a dim.
 //!
 //! One line is transformed by one thread, and threads share the lines. All lines of one length take the same path,
-//! wherever they lie. So results do not depend on threads, strides or batches. `opfuse_fourier` has the algorithms; here
-//! are strides ([`lines`]), memory, threads ([`work`]) and plans that are kept ([`plans`]).
+//! wherever they lie. So results do not depend on threads, strides or batches. `opfuse_fourier` has the algorithms.
+//! Here are strides (`lines`), memory and threads (`work`), and plans that are kept (`plans`).
 
 #[cfg(feature = "fourier")]
 mod lines;
@@ -33,7 +33,9 @@ pub(super) fn run(op: Op, kind: Fourier, attrs: &[Attr], operands: Operands<'_>)
         | DType::I32
         | DType::I64
         | DType::F16
-        | DType::BF16) => Err(Error::invalid("plan", format!("{} of dtype {found}", op.name()))),
+        | DType::BF16
+        | DType::Complex64
+        | DType::Complex128) => Err(Error::invalid("plan", format!("{} of dtype {found}", op.name()))),
     }
 }
 

@@ -12,8 +12,11 @@ const SHORT: usize = 1 << 12;
 /// How many plans of short lines are kept, and how many of long ones.
 const KEPT: [usize; 2] = [256, 8];
 
-/// The plans for one dtype.
-pub(super) struct Plans<T: Element>([Mutex<Lru<(Transform, usize), Arc<Plan<T>>>>; 2]);
+/// Plans by transform and length.
+type Kept<T> = Mutex<Lru<(Transform, usize), Arc<Plan<T>>>>;
+
+/// The plans for one dtype: those of short lines, and those of long ones.
+pub(super) struct Plans<T: Element>([Kept<T>; 2]);
 
 impl<T: Element> Plans<T> {
     const fn new() -> Plans<T> {

@@ -1,6 +1,6 @@
 //! The transforms of a call: which lines a task takes, and its memory.
 
-use super::lines::{Lines, scatter};
+use super::lines::{Lines, ROWS, scatter};
 use super::plans::Planned;
 use crate::device::{Device, Storage, pool};
 use crate::error::{Error, Result};
@@ -8,16 +8,18 @@ use crate::ir::attrs::*;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Fourier, Op};
 use crate::runtime::routine::elements::Operands;
-use opfuse_fourier::{Plan, Transform};
+use opfuse_fourier::{Plan, TOGETHER, Transform};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Elements of a result that are worth a task: some tens of microseconds.
 const TASK: usize = 1 << 14;
 /// Bytes of copied lines that stay in the cache of a core.
-const CACHED: usize = 1 << 18;
+const CACHED: usize = 1 << 19;
 /// Bytes of a cache line, at least so many of which are copied together.
 const CACHE_LINE: usize = 64;
+/// The greatest length of lines that are transformed several at a time.
+const SHORT: usize = 32;
 /// Elements between copied lines, which else would share sets of the cache if their length is a power of two.
 const GAP: usize = 16;
 
@@ -28,21 +30,18 @@ pub(super) fn run<T: Planned>(op: Op, kind: Fourier, attrs: &[Attr], mut operand
         Fourier::FromReal => from.rank(),
     };
     let part = from.strides.get(rank).copied().unwrap_or(1);
-    let dim = |dim: i64| normalize_dim(op.name(), dim, from.rank());
-    let (transform, dim, length, scale, whole) = match kind {
+    let dim = normalize_dim(op.name(), Along::read(attrs).dim, from.rank())?;
+    let (transform, length, scale, whole) = match kind {
         Fourier::Complex => {
-            let FftPairs { dim: along, forward, scale } = FftPairs::read(attrs);
+            let FftPairs { forward, scale, .. } = FftPairs::read(attrs);
             let transform = if forward { Transform::Forward } else { Transform::Backward };
-            (transform, dim(along)?, to.sizes[dim(along)?], scale, false)
+            (transform, to.sizes[dim], scale, false)
         }
         Fourier::FromReal => {
-            let RfftPairs { dim: along, onesided, scale } = RfftPairs::read(attrs);
-            (Transform::FromReal, dim(along)?, from.sizes[dim(along)?], scale, !onesided)
+            let RfftPairs { onesided, scale, .. } = RfftPairs::read(attrs);
+            (Transform::FromReal, from.sizes[dim], scale, !onesided)
         }
-        Fourier::ToReal => {
-            let IrfftPairs { dim: along, scale, .. } = IrfftPairs::read(attrs);
-            (Transform::ToReal, dim(along)?, to.sizes[dim(along)?], scale, false)
-        }
+        Fourier::ToReal => (Transform::ToReal, to.sizes[dim], IrfftPairs::read(attrs).scale, false),
     };
     let lines = Lines::new(&from.sizes[..rank], &from.strides[..rank], dim, part);
     let after = to.sizes[dim + 1..rank].iter().product();
@@ -68,8 +67,9 @@ struct Work<T: Planned> {
     after: usize,
 }
 
-/// A thread's memory: copied lines, results, and what the plan needs.
+/// A thread's memory: a tile of rows, copied lines, results, and what the plan needs.
 struct Scratch<'a, T> {
+    tile: &'a mut [T],
     from: &'a mut [T],
     to: &'a mut [T],
     plan: &'a mut [T],
@@ -85,30 +85,53 @@ impl<T: Planned> Work<T> {
         if self.after == 1 { self.lines::<FROM, TO>(from, to) } else { self.columns::<FROM, TO>(from, to) }
     }
 
+    /// Whether a call of the plan costs as much as the arithmetic, so that it takes several lines.
+    fn is_short(&self) -> bool {
+        self.plan.is_in_place() && self.length <= SHORT
+    }
+
     /// How many lines are copied together.
     fn together<const N: usize>(&self) -> usize {
         let least = CACHE_LINE / (N * size_of::<T>());
         let bytes = self.plan.n_from().max(self.n_to()) * size_of::<T>();
-        (CACHED / bytes).clamp(least, 4 * least)
+        let (least, most) = if self.is_short() { (TOGETHER, 8 * TOGETHER) } else { (least, 8 * least) };
+        (CACHED / bytes).clamp(least, most)
     }
 
     /// Calls `work` with a thread's memory for so many copied lines and so many results.
     fn with_scratch(&self, n_from: usize, n_to: usize, work: impl FnOnce(&mut Scratch<'_, T>)) -> Result<()> {
+        let n_from = if self.is_short() { n_from.next_multiple_of(TOGETHER) } else { n_from };
+        // An element has at most two parts.
+        let n_tile = 2 * ROWS * n_from;
         let (n_from, n_to) = (n_from * self.pitch_from(), n_to * self.pitch_to());
-        let n_elements = n_from + n_to + self.plan.n_scratch();
+        let n_elements = n_tile + n_from + n_to + self.plan.n_scratch();
         let mut storage = Storage::new(Device::CPU, n_elements * size_of::<T>())?;
-        let (from, rest) = bytemuck::cast_slice_mut(storage.bytes_mut()).split_at_mut(n_from);
+        let (tile, rest) = bytemuck::cast_slice_mut(storage.bytes_mut()).split_at_mut(n_tile);
+        let (from, rest) = rest.split_at_mut(n_from);
         let (to, plan) = rest.split_at_mut(n_to);
-        work(&mut Scratch { from, to, plan });
+        work(&mut Scratch { tile, from, to, plan });
         Ok(())
     }
 
     fn pitch_from(&self) -> usize {
-        self.plan.n_from() + GAP
+        if self.is_short() { self.plan.n_from() } else { self.plan.n_from() + GAP }
     }
 
     fn pitch_to(&self) -> usize {
         self.n_to() + GAP
+    }
+
+    /// Transforms copied lines in place.
+    fn transform_copies(&self, count: usize, scratch: &mut Scratch<'_, T>) {
+        let (n_from, pitch) = (self.plan.n_from(), self.pitch_from());
+        if self.is_short() {
+            // Always a multiple, so that the bits of a line do not depend on others. The last ones may be arbitrary.
+            let lines = &mut scratch.from[..count.next_multiple_of(TOGETHER) * n_from];
+            return self.plan.run(&mut [], lines, scratch.plan, self.scale);
+        }
+        for line in scratch.from.chunks_exact_mut(pitch).take(count) {
+            self.plan.run(&mut [], &mut line[..n_from], scratch.plan, self.scale);
+        }
     }
 
     /// Transforms one line, which is in `to` if the plan works in place.
@@ -125,19 +148,21 @@ impl<T: Planned> Work<T> {
     /// Transforms where lines of the result are dense.
     fn lines<const FROM: usize, const TO: usize>(&self, from: &[T], to: &mut [T]) -> Result<()> {
         let n_to = self.n_to();
-        let is_dense = self.lines.are_dense::<FROM>();
-        let together = if is_dense { 1 } else { self.together::<FROM>() };
+        let is_direct = self.lines.are_dense::<FROM>() && !self.is_short();
+        let together = if is_direct { 1 } else { self.together::<FROM>() };
         let task = |first: usize, part: &mut [T]| {
-            let n_copied = if is_dense && self.plan.is_in_place() { 0 } else { together };
+            let n_copied = if is_direct && self.plan.is_in_place() { 0 } else { together };
             self.with_scratch(n_copied, 0, |scratch| {
-                let mut line = first;
-                let mut rest = part;
+                let (mut line, mut rest) = (first, part);
                 while !rest.is_empty() {
                     let count = together.min(rest.len() / n_to).min(self.lines.run_from(line));
                     let (block, others) = std::mem::take(&mut rest).split_at_mut(count * n_to);
-                    rest = others;
-                    self.block::<FROM>(from, line, block, is_dense, scratch);
-                    line += count;
+                    if is_direct {
+                        self.direct(from, line, block, scratch);
+                    } else {
+                        self.block::<FROM>(from, line, block, scratch);
+                    }
+                    (line, rest) = (line + count, others);
                 }
             })
         };
@@ -151,40 +176,32 @@ impl<T: Planned> Work<T> {
         shared(parts.collect(), threads, |(first, part)| task(first, part))
     }
 
-    /// Transforms the lines of a dense part of the result, which lie equally far apart.
-    fn block<const FROM: usize>(
-        &self,
-        from: &[T],
-        line: usize,
-        to: &mut [T],
-        is_dense: bool,
-        scratch: &mut Scratch<'_, T>,
-    ) {
+    /// Transforms a dense line to a dense one.
+    fn direct(&self, from: &[T], line: usize, to: &mut [T], scratch: &mut Scratch<'_, T>) {
+        if self.plan.is_in_place() {
+            self.lines.copy_dense(from, line, to);
+            return self.transform(&mut [], to, scratch.plan);
+        }
+        let copied = &mut scratch.from[..self.plan.n_from()];
+        self.lines.copy_dense(from, line, copied);
+        self.transform(copied, to, scratch.plan);
+    }
+
+    /// Transforms lines, which are equally far apart, to dense ones.
+    fn block<const FROM: usize>(&self, from: &[T], line: usize, to: &mut [T], scratch: &mut Scratch<'_, T>) {
         let (n_from, n_to, pitch) = (self.plan.n_from(), self.n_to(), self.pitch_from());
-        if is_dense && self.plan.is_in_place() {
-            for (at, to) in to.chunks_exact_mut(n_to).enumerate() {
-                self.lines.copy_dense(from, line + at, to);
-                self.transform(&mut [], to, scratch.plan);
+        let count = to.len() / n_to;
+        self.lines.gather::<T, FROM>(from, line, count, scratch.tile, scratch.from, pitch);
+        if self.plan.is_in_place() {
+            self.transform_copies(count, scratch);
+            if pitch == n_to {
+                return to.copy_from_slice(&scratch.from[..to.len()]);
             }
-            return;
+            let copies = scratch.from.chunks_exact(pitch).zip(to.chunks_exact_mut(n_to));
+            return copies.for_each(|(copy, to)| to.copy_from_slice(&copy[..n_to]));
         }
-        if is_dense {
-            for (at, to) in to.chunks_exact_mut(n_to).enumerate() {
-                let copied = &mut scratch.from[..n_from];
-                self.lines.copy_dense(from, line + at, copied);
-                self.transform(copied, to, scratch.plan);
-            }
-            return;
-        }
-        self.lines.gather::<T, FROM>(from, line, to.len() / n_to, scratch.from, pitch);
         for (copied, to) in scratch.from.chunks_exact_mut(pitch).zip(to.chunks_exact_mut(n_to)) {
-            let copied = &mut copied[..n_from];
-            if self.plan.is_in_place() {
-                to.copy_from_slice(copied);
-                self.transform(&mut [], to, scratch.plan);
-            } else {
-                self.transform(copied, to, scratch.plan);
-            }
+            self.transform(&mut copied[..n_from], to, scratch.plan);
         }
     }
 
@@ -246,28 +263,20 @@ impl<T: Planned> Work<T> {
         from: &[T],
         line: usize,
         count: usize,
-        rows: impl Iterator<Item = &'a mut [T]>,
+        rows: impl ExactSizeIterator<Item = &'a mut [T]>,
         scratch: &mut Scratch<'_, T>,
     ) {
         let (n_from, pitch) = (self.plan.n_from(), self.pitch_from());
-        if self.lines.are_dense::<FROM>() {
-            for (at, to) in scratch.from.chunks_exact_mut(pitch).enumerate().take(count) {
-                self.lines.copy_dense(from, line + at, &mut to[..n_from]);
-            }
-        } else {
-            self.lines.gather::<T, FROM>(from, line, count, scratch.from, pitch);
-        }
+        self.lines.gather::<T, FROM>(from, line, count, scratch.tile, scratch.from, pitch);
         if self.plan.is_in_place() {
-            for to in scratch.from.chunks_exact_mut(pitch).take(count) {
-                self.transform(&mut [], &mut to[..n_from], scratch.plan);
-            }
-            return scatter::<T, TO>(scratch.from, pitch, rows);
+            self.transform_copies(count, scratch);
+            return scatter::<T, TO>(scratch.from, pitch, count, scratch.tile, rows);
         }
         let results = scratch.to.chunks_exact_mut(self.pitch_to());
         for (from, to) in scratch.from.chunks_exact_mut(pitch).zip(results).take(count) {
             self.transform(&mut from[..n_from], &mut to[..self.n_to()], scratch.plan);
         }
-        scatter::<T, TO>(scratch.to, self.pitch_to(), rows);
+        scatter::<T, TO>(scratch.to, self.pitch_to(), count, scratch.tile, rows);
     }
 }
 
