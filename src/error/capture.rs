@@ -44,7 +44,8 @@ NotCaptured {
         what: Box<str>,
     }
         "body_does_more" => "the body of a loop or a branch {what}, so it runs step by step";
-        "return what changes as a part of the carry or of the results";
+        "return what changes as a part of the carry or of the results, and draw random numbers for all steps before the \
+         loop";
     /// The kernel of an operator from outside did something else than its schema and its Meta kernel say.
     OtherThanDeclared {
         /// The operator.

@@ -32,7 +32,7 @@ pub(crate) trait Callee: Any + Send + Sync {
 #[derive(Clone)]
 enum Called {
     /// An operator. Tensors of the graph are represented in its arguments by their types, plain numbers are themselves.
-    Operator(Operator, Stack),
+    Operator(Operator, Box<Stack>),
     /// Other code. All its operands are values of the graph.
     Callee(Arc<dyn Callee>),
 }
@@ -63,7 +63,7 @@ impl OpaqueCall {
         (reads, strides): (Vec<NodeId>, Vec<Strides>),
         types: Vec<TensorType>,
     ) -> OpaqueCall {
-        OpaqueCall::new(Called::Operator(operator, arguments), (reads, strides), types)
+        OpaqueCall::new(Called::Operator(operator, Box::new(arguments)), (reads, strides), types)
     }
 
     /// A call of other code, whose operands are these values with these strides.
@@ -144,7 +144,7 @@ impl OpaqueCall {
             None => error,
         };
         let (operator, mut stack) = match &self.called {
-            Called::Operator(operator, arguments) => (operator, arguments.clone()),
+            Called::Operator(operator, arguments) => (operator, Stack::clone(arguments)),
             // It returns what it was recorded with, in memory of its own.
             Called::Callee(callee) => return callee.call(operands).map_err(located),
         };

@@ -11,7 +11,7 @@ fn layouts_and_dtypes_of_operands_do_not_matter() -> Result<()> {
     let dense = [ramp(&[4, 6], 1.0)?, ramp(&[5, 4, 6], 2.0)?, ramp(&[6], 3.0)?];
     let others = [
         dense[0].t()?.contiguous()?.t()?,
-        dense[1].permute(&[2, 0, 1])?.contiguous()?.permute(&[1, 2, 0])?,
+        dense[1].permute([2, 0, 1])?.contiguous()?.permute([1, 2, 0])?,
         ramp(&[12], 3.0)?,
     ];
     let sums = |init: &Tensor, xs: &Tensor, w: &Tensor| {
@@ -29,7 +29,7 @@ fn layouts_and_dtypes_of_operands_do_not_matter() -> Result<()> {
     for dtype in [DType::F64, DType::F32, DType::BF16] {
         for [init, xs, w] in [&dense, &others] {
             // Of the second kind, the carry is expanded and the captured tensor is a slice.
-            let init = if init.is_contiguous() { init.clone() } else { init.narrow(0, 0, 1)?.expand(&[4, 6])? };
+            let init = if init.is_contiguous() { init.clone() } else { init.narrow(0, 0, 1)?.expand([4, 6])? };
             let all = [&init, xs, &w.narrow(0, 0, 6)?].map(|x| x.to_dtype(dtype));
             let [init, xs, w] = all;
             let (init, xs, w) = (init?, xs?, w?);
@@ -149,9 +149,7 @@ fn only_what_requires_gradients_gets_some() -> Result<()> {
         let by_hand = arguments(3, false)?;
         by_hand[at].set_requires_grad(true)?;
         energy(swing_by_hand(&by_hand[0], &by_hand[1], &by_hand[2])?)?.backward()?;
-        for other in 0..3 {
-            assert_eq!(all[other].grad().is_some(), other == at);
-        }
+        all.iter().enumerate().for_each(|(other, x)| assert_eq!(x.grad().is_some(), other == at));
         assert_close(&gradients(&all[at..=at])[0], &gradients(&by_hand[at..=at])[0]);
     }
     Ok(())
@@ -236,7 +234,7 @@ fn errors_of_values_name_the_step_and_leave_everything_as_it_was() -> Result<()>
     let f = |table: &Tensor, at: &Tensor| {
         table.add_(1.0)?;
         scan(
-            |c: &Tensor, at: &Tensor| Ok((c.add(table.index_select(0, &at.reshape(&[1])?)?)?, ())),
+            |c: &Tensor, at: &Tensor| Ok((c.add(table.index_select(0, &at.reshape([1])?)?)?, ())),
             &ramp(&[1], 1.0)?,
             at,
         )
