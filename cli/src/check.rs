@@ -189,7 +189,7 @@ fn compare(found: &Tensor, again: &Tensor, wanted: &Tensor, largest: f64, tolera
     let relative = if error == 0.0 { 0.0 } else { error / largest };
     let allowed = tolerance.unwrap_or(match found.dtype() {
         DType::F16 | DType::BF16 => 0.02,
-        DType::F32 | DType::F64 => 1e-4,
+        DType::F32 | DType::F64 | DType::Complex64 | DType::Complex128 => 1e-4,
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 0.0,
     });
     let fault = match () {
@@ -206,28 +206,38 @@ fn unit(x: f64, dtype: DType) -> f64 {
     let (digits, least) = match dtype {
         DType::F16 => (10, -24),
         DType::BF16 => (7, -133),
-        DType::F32 => (23, -149),
-        DType::F64 => (52, -1074),
+        DType::F32 | DType::Complex64 => (23, -149),
+        DType::F64 | DType::Complex128 => (52, -1074),
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return 1.0,
     };
     let exponent = if x == 0.0 { least } else { x.abs().log2().floor() as i32 - digits };
     2f64.powi(exponent.max(least))
 }
 
+/// The parts of complex numbers. A real tensor is itself.
+fn real(x: &Tensor) -> opfuse::Result<Tensor> {
+    if x.is_complex() { x.view_as_real() } else { Ok(x.clone()) }
+}
+
 fn values(x: &Tensor) -> opfuse::Result<Vec<f64>> {
-    x.to_dtype(DType::F64)?.contiguous()?.to_vec::<f64>()
+    real(x)?.to_dtype(DType::F64)?.contiguous()?.to_vec::<f64>()
 }
 
 /// The elements without a conversion, so that NaNs and negative zeros count.
 fn bits(x: &Tensor) -> opfuse::Result<Vec<u64>> {
-    let x = x.contiguous()?;
+    let x = real(x)?.contiguous()?;
     Ok(match x.dtype() {
         DType::F64 => x.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect(),
         DType::F32 => x.to_vec::<f32>()?.into_iter().map(|x| x.to_bits().into()).collect(),
         DType::F16 => x.to_vec::<opfuse::f16>()?.into_iter().map(|x| x.to_bits().into()).collect(),
         DType::BF16 => x.to_vec::<opfuse::bf16>()?.into_iter().map(|x| x.to_bits().into()).collect(),
-        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-            x.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().map(|x| x as u64).collect()
-        }
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::Complex64
+        | DType::Complex128 => x.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().map(|x| x as u64).collect(),
     })
 }

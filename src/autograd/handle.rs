@@ -1,13 +1,14 @@
 //! The autograd methods of a tensor.
 
 use crate::autograd::accumulate::gradient_owner;
-use crate::autograd::hook::{Hook, HookId};
+use crate::autograd::hook::{Hook, HookFn, HookId};
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::GradFn;
 use crate::autograd::{GradOptions, backward};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode as mode;
 use crate::error::{Error, Result};
+use crate::ops::complex_numbers::of_pairs;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::{Access, Property, observer};
 use std::sync::Arc;
@@ -17,6 +18,9 @@ impl Tensor {
     /// tensors that require them.
     #[inline]
     pub fn requires_grad(&self) -> bool {
+        if let Some(pairs) = self.pairs() {
+            return pairs.requires_grad();
+        }
         if self.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad()) {
             // A write may have given the base a history, which this view shares.
             let _ = crate::autograd::views::refresh(self);
@@ -24,12 +28,15 @@ impl Tensor {
         self.autograd().is_some_and(|meta| meta.requires_grad())
     }
 
-    /// Sets whether gradients flow to this tensor. Only floating dtypes have gradients.
+    /// Sets whether gradients flow to this tensor. Only floating and complex dtypes have gradients.
     ///
     /// # Errors
-    /// If the dtype is not floating, if this is a plain number, if this is an inference tensor outside inference mode,
-    /// or if a tensor that is no leaf would stop requiring gradients (use [`Tensor::detach`] instead).
+    /// If the dtype is neither floating nor complex, if this is a plain number, if this is an inference tensor outside
+    /// inference mode, or if a tensor that is no leaf would stop requiring gradients (use [`Tensor::detach`] instead).
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
+        if let Some(pairs) = self.pairs() {
+            return pairs.set_requires_grad(requires_grad);
+        }
         let refuse = |what: &str| Err(Error::argument("requires_grad", what));
         if requires_grad && !self.dtype().is_float() {
             let hint = "convert it with to_dtype(DType::F32) first";
@@ -57,6 +64,9 @@ impl Tensor {
 
     /// Whether this is a leaf: a tensor that was not computed by a recorded call.
     pub fn is_leaf(&self) -> bool {
+        if let Some(pairs) = self.pairs() {
+            return pairs.is_leaf();
+        }
         observer().and_then(|observer| observer.has(Property::Leaf, self)).unwrap_or_else(|| self.is_tape_leaf())
     }
 
@@ -89,6 +99,9 @@ impl Tensor {
 
     /// The recorded call that computed this tensor. `None` for a leaf.
     pub fn grad_fn(&self) -> Option<GradFn> {
+        if let Some(pairs) = self.pairs() {
+            return pairs.grad_fn();
+        }
         on_history(self, "grad_fn");
         if self.is_tape_leaf() {
             return None;
@@ -99,6 +112,9 @@ impl Tensor {
     /// The gradient accumulated in this tensor, with its sizes, dtype and device. `None` before the first backward
     /// pass.
     pub fn grad(&self) -> Option<Tensor> {
+        if let Some(pairs) = self.pairs() {
+            return pairs.grad().and_then(|gradient| of_pairs(&gradient).ok());
+        }
         gradient_owner(self, Access::Read).gradient()
     }
 
@@ -117,6 +133,9 @@ impl Tensor {
         {
             let what = format!("the gradient is {}, the tensor {}", gradient.ty(), self.ty());
             return Err(Error::shape("set_grad", what, "a gradient has the shape and dtype of its tensor"));
+        }
+        if let Some(pairs) = self.pairs() {
+            return pairs.set_grad(gradient.map(Tensor::as_real));
         }
         gradient_owner(self, Access::Replace).put_gradient(gradient);
         Ok(())
@@ -166,6 +185,9 @@ impl Tensor {
 
     /// The same elements without history. Autograd does not notice writes to the result. Prefer [`Tensor::detach`].
     pub fn data(&self) -> Tensor {
+        if let Some(data) = self.pairs().and_then(|pairs| Tensor::of_pairs(&pairs.data()).ok()) {
+            return data;
+        }
         // A number is a value: it has no memory to share, and no history.
         if self.as_number().is_some() {
             return self.clone();
@@ -182,6 +204,9 @@ impl Tensor {
     /// # Errors
     /// If the tensor does not require gradients.
     pub fn retain_grad(&self) -> Result<()> {
+        if let Some(pairs) = self.pairs() {
+            return pairs.retain_grad();
+        }
         let Some(edge) = gradient_edge(self)? else {
             return Err(Error::argument("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         };
@@ -211,11 +236,20 @@ impl Tensor {
         &self,
         hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
     ) -> Result<HookId> {
+        match self.pairs() {
+            Some(pairs) => pairs.add_hook(Arc::new(move |gradient| {
+                Ok(hook(&of_pairs(gradient)?)?.map(|replacement| replacement.as_real().clone()))
+            })),
+            None => self.add_hook(Arc::new(hook)),
+        }
+    }
+
+    fn add_hook(&self, hook: Arc<HookFn>) -> Result<HookId> {
         let Some(edge) = gradient_edge(self)? else {
             let what = "cannot register a hook on a tensor that doesn't require gradient";
             return Err(Error::argument("register_hook", what));
         };
-        let hook = Hook::new(Arc::new(hook), false);
+        let hook = Hook::new(hook, false);
         let id = hook.handle();
         if observer().is_some_and(|observer| observer.refuses_hook(self)) {
             return Ok(id);
@@ -229,6 +263,9 @@ impl Tensor {
 
     /// Removes a hook. Returns whether it existed.
     pub fn remove_hook(&self, id: HookId) -> bool {
+        if let Some(pairs) = self.pairs() {
+            return pairs.remove_hook(id);
+        }
         let Some(meta) = self.autograd() else { return false };
         let mut state = meta.state();
         let before = state.hooks.len();
@@ -248,6 +285,9 @@ impl Tensor {
 
     /// Whether this is a view whose base autograd tracks.
     pub fn is_view(&self) -> bool {
+        if let Some(pairs) = self.pairs() {
+            return pairs.is_view();
+        }
         observer().and_then(|observer| observer.has(Property::View, self)).unwrap_or_else(|| self.is_tape_view())
     }
 

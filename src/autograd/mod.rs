@@ -53,6 +53,7 @@ use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
+use crate::ops::complex_numbers::of_pairs;
 use crate::profile::stands_for;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -94,6 +95,8 @@ pub struct GradOptions {
 /// # Errors
 /// If an output does not require gradients, if a gradient in `grad_outputs` is missing or has another shape, if an
 /// input was not used, or if saved values were freed or written to.
+///
+/// The gradient of a complex input is the slope in its real part plus `i` times that in its imaginary part.
 #[track_caller]
 pub fn grad(
     outputs: &[&Tensor],
@@ -103,9 +106,9 @@ pub fn grad(
 ) -> Result<Vec<Option<Tensor>>> {
     let _place = stands_for();
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
-    let edge_of = |input: &&Tensor| match gradient_edge(input)? {
+    let edge_of = |input: &&Tensor| match gradient_edge(input.as_real())? {
         Some(edge) => {
-            observer::observer().into_iter().for_each(|observer| observer.on_wanted(input));
+            observer::observer().into_iter().for_each(|observer| observer.on_wanted(input.as_real()));
             Ok(Some(edge))
         }
         None => Err(Error::argument("grad", "one of the inputs does not require grad; call set_requires_grad(true)")),
@@ -120,7 +123,11 @@ pub fn grad(
             format!("{what}: input {unused}, {ty}; set allow_unused to get None for it"),
         ));
     }
-    Ok(found)
+    let like_input = |(gradient, input): (Option<Tensor>, &&Tensor)| match gradient {
+        Some(pairs) if input.dtype().is_complex() => of_pairs(&pairs).map(Some),
+        other => Ok(other),
+    };
+    found.into_iter().zip(inputs).map(like_input).collect()
 }
 
 /// The contributions to the gradients of `inputs`, in the order in which a backward pass adds them up. What the inputs
@@ -162,11 +169,11 @@ fn roots(outputs: &[&Tensor], grad_outputs: &[Option<&Tensor>], create_graph: bo
         return Err(Error::argument("backward", what));
     }
     let root = |(index, output): (usize, &&Tensor)| {
-        let Some(edge) = gradient_edge(output)? else {
+        let Some(edge) = gradient_edge(output.as_real())? else {
             let what = format!("element {index} of tensors does not require grad and does not have a grad_fn");
             return Err(Error::argument("backward", what));
         };
-        anomaly::check_root(output, &edge)?;
+        anomaly::check_root(output.as_real(), &edge)?;
         Ok((edge, root_gradient(output, grad_outputs.get(index).copied().flatten(), create_graph)?))
     };
     outputs.iter().enumerate().map(root).collect()
@@ -182,9 +189,18 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
             );
             Err(Error::shape("backward", what, "a gradient has the shape of its output"))
         }
+        Some(gradient) if gradient.dtype().is_complex() != output.dtype().is_complex() => {
+            let hint = "a gradient is complex where its output is";
+            Err(Error::dtype("backward", gradient.dtype(), format!("the dtype {} of the output", output.dtype()), hint))
+        }
         // The gradient keeps its history: this backward pass is recorded, or its trace may be replayed in one that is.
-        Some(gradient) if create_graph || observer::is_abstract() => Ok(gradient.clone()),
-        Some(gradient) => gradient.detach(),
+        Some(gradient) if create_graph || observer::is_abstract() => Ok(gradient.as_real().clone()),
+        Some(gradient) => gradient.as_real().detach(),
+        None if output.dtype().is_complex() => {
+            let hint = "pass the gradient of the output, or take a real number of it first, such as abs()";
+            let what = "a real scalar: grad can be implicitly created only for these";
+            Err(Error::dtype("backward", output.dtype(), what, hint))
+        }
         None if output.numel() == 1 => output.detach()?.ones_like(),
         None => {
             let what =

@@ -175,6 +175,7 @@ pub fn load(bytes: &[u8], at: usize, dtype: DType) -> Lit {
         DType::I64 => Lit { ty: Ty::I64, bits },
         DType::F32 => Lit { ty: Ty::F32, bits },
         DType::F64 => Lit { ty: Ty::F64, bits },
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 
@@ -186,6 +187,7 @@ pub fn store(bytes: &mut [u8], at: usize, dtype: DType, value: Lit) {
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
             value.bits
         }
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     };
     bytes[at..at + dtype.size()].copy_from_slice(&bits.to_le_bytes()[..dtype.size()]);
 }

@@ -88,8 +88,7 @@ impl Guard {
 
     /// The same guard for any plain values, as many as these.
     pub(super) fn of_any_words(self) -> Guard {
-        let n_words = self.words.len() as u64;
-        Guard { words: Words::from_slice(&[n_words]), ..self }
+        Guard { words: self.words.counted(), ..self }
     }
 
     /// Whether these inputs satisfy the guard.

@@ -167,7 +167,9 @@ mod tests {
     #[test]
     fn numbers_that_differ_are_found_once() {
         let mut template = Template::default();
-        let [one, two] = [Words::from_slice(&[1]), Words::from_slice(&[2])];
+        let (mut one, mut two) = (Words::new(), Words::new());
+        one.push(1);
+        two.push(2);
         template.note(&one, &[Scalar::Float(0.5), Scalar::Int(3), Scalar::Float(0.0)]);
         assert_eq!(template.changing(), None, "one trace says nothing");
         template.note(&two, &[Scalar::Float(0.5), Scalar::Int(4), Scalar::Float(-0.0)]);

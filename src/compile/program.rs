@@ -458,7 +458,7 @@ impl Program {
     }
 
     fn words(&self) -> Words {
-        Words::from_slice(&self.words)
+        self.words.clone()
     }
 
     /// The side effects of a run.

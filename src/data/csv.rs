@@ -85,7 +85,15 @@ impl Table {
             DType::F32 => Source::open(path, options)?.table::<f32>(|number| number as f32),
             DType::F64 => Source::open(path, options)?.table::<f64>(|number| number),
             DType::I64 => Source::open(path, options)?.table::<i64>(|number| number as i64),
-            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 => {
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::F16
+            | DType::BF16
+            | DType::Complex64
+            | DType::Complex128 => {
                 let hint = "read one of these, and convert it with to_dtype";
                 Err(Error::dtype("Table::read", options.dtype, "f32, f64 or i64", hint))
             }

@@ -75,7 +75,8 @@ impl MapOp {
             }
             (MapOp::Leave, [x, Value::Int(level), Value::Int(_), Value::Int(dim)]) => {
                 let (session, size) = levels.at(*level)?;
-                unmapped(session, *size, tensor(x)?.as_ref(), Some(*dim)).map(|x| Some(Value::Tensor(x)))
+                let x = tensor(x)?;
+                unmapped(session, *size, &x, x.dim(), Some(*dim)).map(|x| Some(Value::Tensor(x)))
             }
             (MapOp::End, []) => levels.0.pop().map(|_| None).ok_or_else(malformed),
             _ => Err(malformed()),

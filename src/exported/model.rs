@@ -458,6 +458,8 @@ fn dtype(code: u64) -> Option<DType> {
         6 => DType::F16,
         7 => DType::F32,
         8 => DType::F64,
+        10 => DType::Complex64,
+        11 => DType::Complex128,
         12 => DType::Bool,
         13 => DType::BF16,
         _ => return None,

@@ -239,7 +239,7 @@ fn dtype_of(format: &str) -> Option<DType> {
     DType::ALL.into_iter().find(|&dtype| format_of(dtype) == Some(format))
 }
 
-/// The format of a dtype; `bf16` has none.
+/// The format of a dtype; `bf16` and complex numbers have none.
 fn format_of(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::Bool => Some("b"),
@@ -252,6 +252,7 @@ fn format_of(dtype: DType) -> Option<&'static str> {
         DType::BF16 => None,
         DType::F32 => Some("f"),
         DType::F64 => Some("g"),
+        DType::Complex64 | DType::Complex128 => None,
     }
 }
 
@@ -286,7 +287,8 @@ pub fn to_arrow(tensor: &Tensor) -> Result<(Column, Schema)> {
     observer::on_read(tensor, NAME)?;
     let refuse = |what: &str| Error::argument(NAME, what);
     let Some(format) = format_of(tensor.dtype()) else {
-        return Err(refuse("Arrow has no numbers of dtype bf16; convert the tensor to f32"));
+        let what = format!("Arrow has no numbers of dtype {}; convert the tensor, or take its parts", tensor.dtype());
+        return Err(refuse(&what));
     };
     if tensor.dim() == 0 {
         return Err(refuse("a tensor without dims is no column; reshape it to one dim"));

@@ -166,7 +166,7 @@ impl Capsule {
     /// # Errors
     /// If the tensor is not on the CPU, requires gradients, or has no elements that could be read, as in a trace.
     pub fn shared(tensor: &Tensor) -> Result<Capsule> {
-        let exported = exported(tensor, Some(Storage::borrow(tensor.array().storage())))?;
+        let exported = exported(tensor, Some(Storage::borrow(tensor.as_real().array().storage())))?;
         Ok(versioned(exported, READ_ONLY))
     }
 
@@ -242,7 +242,7 @@ type Described = (Description, Box<Exported>);
 fn exported_for_writing(tensor: &Tensor) -> Result<Described> {
     tensor.check_write().map_err(|error| error.of("to_dlpack"))?;
     // Refuses read-only memory and slices that are alive.
-    drop(tensor.array().storage().exclusive().map_err(|error| error.of("to_dlpack"))?);
+    drop(tensor.as_real().array().storage().exclusive().map_err(|error| error.of("to_dlpack"))?);
     let exported = exported(tensor, None)?;
     tensor.note_write();
     Ok(exported)
@@ -270,7 +270,7 @@ fn exported(tensor: &Tensor, borrowed: Option<Borrowed>) -> Result<Described> {
     }
     let signed = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect::<Vec<i64>>();
     let (code, bits) = code_of(tensor.dtype());
-    let array = tensor.array();
+    let array = tensor.as_real().array();
     let mut exported = Box::new(Exported {
         legacy: None,
         versioned: None,
@@ -450,12 +450,14 @@ fn code_of(dtype: DType) -> (u8, u8) {
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => 0,
         DType::F16 | DType::F32 | DType::F64 => 2,
         DType::BF16 => 4,
+        DType::Complex64 | DType::Complex128 => 5,
     };
     (code, 8 * dtype.size() as u8)
 }
 
 fn dtype_of(tensor: &Description) -> Result<DType, String> {
-    let found = DType::ALL.into_iter().find(|&dtype| code_of(dtype) == (tensor.code, tensor.bits));
+    let mut all = DType::ALL.into_iter().chain(DType::COMPLEX);
+    let found = all.find(|&dtype| code_of(dtype) == (tensor.code, tensor.bits));
     found.filter(|_| tensor.lanes == 1).ok_or_else(|| {
         let (code, bits, lanes) = (tensor.code, tensor.bits, tensor.lanes);
         format!("numbers of class {code} with {bits} bits and {lanes} lanes are none of opfuse; convert them first")

@@ -16,9 +16,10 @@ pub(super) fn with_bytes(op: &str, tensor: &Tensor, put: impl FnOnce(&[u8]) -> R
     let _unrecorded = no_grad();
     let dense = tensor.to_device(Device::CPU)?.contiguous()?;
     observer::need_data(&dense, op)?;
-    let (array, width) = (dense.array(), dense.dtype().size());
-    let start = if dense.numel() == 0 { 0 } else { array.layout().offset * width };
-    array.storage().read(|bytes| put(&bytes[start..start + dense.numel() * width]))
+    let array = dense.as_real().array();
+    let (width, count) = (array.dtype().size(), array.layout().numel());
+    let start = if count == 0 { 0 } else { array.layout().offset * width };
+    array.storage().read(|bytes| put(&bytes[start..start + count * width]))
 }
 
 /// Files hold little-endian numbers, which are used as they are.

@@ -95,14 +95,16 @@ impl Array {
         let data = if self.is_swapped {
             copy = crate::device::roomy(data.len())?;
             copy.extend_from_slice(data);
-            copy.chunks_exact_mut(self.dtype.size()).for_each(<[u8]>::reverse);
+            copy.chunks_exact_mut(self.dtype.part().size()).for_each(<[u8]>::reverse);
             &copy[..]
         } else {
             data
         };
         let row_major = Tensor::from_bytes(data, self.dtype, &[data.len() / self.dtype.size()])?;
-        let array = row_major.array().with_layout(self.layout.clone());
-        Ok(Tensor::from_array(array))
+        let is_complex = self.dtype.is_complex();
+        let layout = if is_complex { self.layout.of_pairs() } else { self.layout.clone() };
+        let tensor = Tensor::from_array(row_major.as_real().array().with_layout(layout));
+        if is_complex { Tensor::of_pairs(&tensor) } else { Ok(tensor) }
     }
 }
 
@@ -156,7 +158,8 @@ pub(super) fn parse_header(bytes: &[u8], len: usize) -> Result<Array, String> {
 /// The dtype of a code such as `<f4`, and whether its bytes are swapped.
 fn dtype_of(descr: &str) -> Result<(DType, bool), String> {
     let (order, code) = descr.split_at_checked(1).unwrap_or_default();
-    let dtype = DType::ALL.into_iter().find(|&dtype| descr_of(dtype).is_some_and(|known| &known[1..] == code));
+    let mut all = DType::ALL.into_iter().chain(DType::COMPLEX);
+    let dtype = all.find(|&dtype| descr_of(dtype).is_some_and(|known| &known[1..] == code));
     let Some(dtype) = dtype.filter(|_| matches!(order, "<" | ">" | "=" | "|")) else {
         let what =
             if code.starts_with('O') { "holds pickled objects, which are not read" } else { "is none of opfuse" };
@@ -178,6 +181,8 @@ fn descr_of(dtype: DType) -> Option<&'static str> {
         DType::BF16 => None,
         DType::F32 => Some("<f4"),
         DType::F64 => Some("<f8"),
+        DType::Complex64 => Some("<c8"),
+        DType::Complex128 => Some("<c16"),
     }
 }
 
@@ -301,7 +306,6 @@ mod tests {
             ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "pickled"),
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structures"),
             ("{'descr': '<u4', 'fortran_order': False, 'shape': (1,)}", "<u4"),
-            ("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "<c8"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "size"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999)}", "too many"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "after"),

@@ -47,7 +47,7 @@ const DTYPES: [(&str, Option<DType>, usize); 22] = [
     ("F6_E2M3", None, 6),
     ("F6_E3M2", None, 6),
     ("F4", None, 4),
-    ("C64", None, 64),
+    ("C64", Some(DType::Complex64), 64),
 ];
 
 /// An open file of safetensors. Its header was read; its tensors are taken by name.
@@ -252,10 +252,14 @@ fn write(output: &mut Output<'_>, mut all: Vec<(&String, &Tensor)>, metadata: &B
         });
         header.push_str(if all.is_empty() { "}" } else { "}," });
     }
+    if let Some((name, tensor)) = all.iter().find(|(_, tensor)| name_of(tensor.dtype()).is_none()) {
+        let what = format!("tensor {name} is {}, a dtype that safetensors have not; convert it", tensor.dtype());
+        return Err(Error::argument("save", what));
+    }
     let mut at = 0;
     separated(&mut header, &all, |header, (name, tensor)| {
         let end = at + n_bytes(tensor);
-        let (dtype, sizes) = (name_of(tensor.dtype()), tensor.sizes());
+        let (dtype, sizes) = (name_of(tensor.dtype()).unwrap_or_default(), tensor.sizes());
         write_string(header, name);
         // Text never fails to be appended to.
         let _ = write!(header, ":{{\"dtype\":\"{dtype}\",\"shape\":{sizes:?},\"data_offsets\":[{at},{end}]}}");
@@ -282,9 +286,9 @@ fn n_bytes(tensor: &Tensor) -> usize {
     tensor.numel() * tensor.dtype().size()
 }
 
-fn name_of(dtype: DType) -> &'static str {
-    let found = DTYPES.iter().find(|(_, known, _)| *known == Some(dtype));
-    found.map(|(name, ..)| *name).expect("every dtype of ours is one of the format")
+/// The name of a dtype in the format, which has no `complex128`.
+fn name_of(dtype: DType) -> Option<&'static str> {
+    DTYPES.iter().find(|(_, known, _)| *known == Some(dtype)).map(|(name, ..)| *name)
 }
 
 /// Saves tensors in files of at most `shard_bytes` bytes each, and an index `model.safetensors.index.json` that

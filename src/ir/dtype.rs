@@ -28,6 +28,10 @@ pub enum DType {
     F32,
     /// IEEE binary64.
     F64,
+    /// A complex number of two f32.
+    Complex64,
+    /// A complex number of two f64.
+    Complex128,
 }
 
 /// The kind of number that a dtype holds, in the order of promotion.
@@ -39,10 +43,12 @@ pub enum Category {
     Integer,
     /// Floating-point numbers.
     Float,
+    /// Complex numbers.
+    Complex,
 }
 
 impl DType {
-    /// Every dtype, in declaration order.
+    /// Every dtype whose elements are real, in declaration order. Kernels compute with these.
     pub const ALL: [DType; 10] = [
         DType::Bool,
         DType::U8,
@@ -56,6 +62,9 @@ impl DType {
         DType::F64,
     ];
 
+    /// The dtypes of complex numbers. Their tensors are pairs of real numbers ([`crate::Tensor::view_as_real`]).
+    pub const COMPLEX: [DType; 2] = [DType::Complex64, DType::Complex128];
+
     /// The dtype of factories that are given none, and of integers that are converted to floating point.
     pub const DEFAULT_FLOAT: DType = DType::F32;
 
@@ -65,7 +74,8 @@ impl DType {
             DType::Bool | DType::U8 | DType::I8 => 1,
             DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::I32 | DType::F32 => 4,
-            DType::I64 | DType::F64 => 8,
+            DType::I64 | DType::F64 | DType::Complex64 => 8,
+            DType::Complex128 => 16,
         }
     }
 
@@ -82,12 +92,14 @@ impl DType {
             DType::BF16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::Complex64 => "complex64",
+            DType::Complex128 => "complex128",
         }
     }
 
     /// The dtype of that short name.
     pub fn from_name(name: &str) -> Option<DType> {
-        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
+        DType::ALL.into_iter().chain(DType::COMPLEX).find(|dtype| dtype.name() == name)
     }
 
     /// The category that promotion sees.
@@ -96,6 +108,7 @@ impl DType {
             DType::Bool => Category::Bool,
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Category::Integer,
             DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Float,
+            DType::Complex64 | DType::Complex128 => Category::Complex,
         }
     }
 
@@ -104,25 +117,83 @@ impl DType {
         matches!(self.category(), Category::Float)
     }
 
+    /// Whether the elements are complex numbers.
+    pub const fn is_complex(self) -> bool {
+        matches!(self.category(), Category::Complex)
+    }
+
+    /// The dtype of the real and the imaginary part of a complex number. Any other dtype is its own.
+    pub const fn part(self) -> DType {
+        match self {
+            DType::Complex64 => DType::F32,
+            DType::Complex128 => DType::F64,
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::F16
+            | DType::BF16
+            | DType::F32
+            | DType::F64 => self,
+        }
+    }
+
+    /// The dtype of complex numbers that hold such parts: `complex128` for f64, else `complex64`.
+    pub const fn complex(self) -> DType {
+        match self.part() {
+            DType::F64 => DType::Complex128,
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::F16
+            | DType::BF16
+            | DType::F32
+            | DType::Complex64
+            | DType::Complex128 => DType::Complex64,
+        }
+    }
+
+    /// What a kernel does with a complex dtype. It never gets one: graphs and storages hold the parts of complex
+    /// numbers, as a dim of two real numbers (`src/tensor/complex.rs`).
+    #[cold]
+    pub(crate) const fn not_in_kernels() -> ! {
+        panic!("kernels compute with the parts of complex numbers")
+    }
+
     /// The dtype that computations are done in: f32 for 16-bit floats, else itself.
     pub const fn widened(self) -> DType {
         match self {
             DType::F16 | DType::BF16 => DType::F32,
-            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
-                self
-            }
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::F32
+            | DType::F64
+            | DType::Complex64
+            | DType::Complex128 => self,
         }
     }
 
     /// The common dtype of two tensors with dimensions.
     ///
-    /// `u8` with `i8` gives `i16`; `f16` with `bf16` gives `f32`; a floating dtype absorbs integers unchanged.
+    /// `u8` with `i8` gives `i16`; `f16` with `bf16` gives `f32`; a floating dtype absorbs integers unchanged. A
+    /// complex dtype with `f64` gives `complex128`, and absorbs all others unchanged.
     pub fn promote(self, other: DType) -> DType {
         if self == other {
             return self;
         }
         if self.category() != other.category() {
-            return if self.category() > other.category() { self } else { other };
+            let (weaker, stronger) = if self.category() > other.category() { (other, self) } else { (self, other) };
+            // The parts of a complex number are as wide as a real number beside it.
+            return if stronger.is_complex() && weaker == DType::F64 { weaker.complex() } else { stronger };
         }
         match (self.category(), self.size().max(other.size())) {
             (Category::Bool, _) => DType::Bool,
@@ -132,6 +203,7 @@ impl DType {
             (Category::Integer, _) => DType::I64,
             (Category::Float, 8) => DType::F64,
             (Category::Float, _) => DType::F32,
+            (Category::Complex, _) => DType::Complex128,
         }
     }
 
@@ -181,6 +253,8 @@ pub fn promote_all(operands: impl IntoIterator<Item = PromoteOperand>) -> Option
         let dtype = if rank == PromoteRank::Number as usize && dtype.is_float() { DType::DEFAULT_FLOAT } else { dtype };
         result = Some(match result {
             Some(stronger) if stronger.category() >= dtype.category() => stronger,
+            // A weaker complex number makes numbers of the same width complex.
+            Some(stronger) if stronger.is_float() && dtype.is_complex() => stronger.complex(),
             Some(_) | None => dtype,
         });
     }

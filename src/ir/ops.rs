@@ -1129,8 +1129,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Exponential)),
                     derivative: Derivative::Formula(matrices::exponential),
                 };
-                /// The discrete Fourier transform along a dim of complex numbers, times `scale`. These are pairs in the last
-                /// dim. The exponent is negative if `forward`.
+                /// The discrete Fourier transform along a dim of complex numbers, times `scale`. These are pairs in the
+                /// last dim. The exponent is negative if `forward`.
                 FftPairs { dim: i64, forward: bool, scale: f64 = 1.0 } = Row {
                     name: "_fft_pairs",
                     schema: Schema::Text("_fft_pairs(Tensor self, int dim, bool forward, float scale=1.0) -> Tensor"),
@@ -1147,8 +1147,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Fourier(Fourier::FromReal)),
                     derivative: Derivative::Formula(fourier::from_real),
                 };
-                /// The backward transform of `n` elements along a dim, times `scale`, which is real. Given are the `n / 2 + 1`
-                /// first elements; the others are conjugates of them.
+                /// The backward transform of `n` elements along a dim, times `scale`, which is real. Given are the
+                /// `n / 2 + 1` first elements; the others are conjugates of them.
                 IrfftPairs { dim: i64, n: i64, scale: f64 = 1.0 } = Row {
                     name: "_irfft_pairs",
                     schema: Schema::Text("_irfft_pairs(Tensor self, int dim, SymInt n, float scale=1.0) -> Tensor"),

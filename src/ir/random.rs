@@ -24,6 +24,7 @@ pub const fn word(dtype: DType) -> DType {
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 | DType::F32 => {
             DType::I32
         }
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 
@@ -39,6 +40,7 @@ const fn uniform_bits(dtype: DType) -> u32 {
         DType::BF16 => 8,
         DType::F64 => 53,
         DType::F32 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 24,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Routines: procedures on whole arrays that are not a loop over independent elements.
 //!
 //! They are scans, sorts, writes by index, random words, products of windows, factorizations of matrices, and Fourier
-//! transforms. A routine is never fused: it is a step of its own. Eager calls and compiled graphs run the same code, so their bits agree. Its
-//! operands are those of the row, but a graph first converts the one that [`Routine::converted`] names. Results are
-//! dense and row-major.
+//! transforms. A routine is never fused: it is a step of its own. Eager calls and compiled graphs run the same code, so
+//! their bits agree. Its operands are those of the row, but a graph first converts the one that [`Routine::converted`]
+//! names. Results are dense and row-major.
 //!
-//! This file only names the routines. `src/runtime/routine` computes them, and `infer/routines.rs` types them.
+//! This file only names the routines. `src/runtime/routine` computes them, and `infer/routines.rs` types them. Work on
+//! matrices and Fourier transforms have files of their own in `infer`.
 
 /// What a routine does.
 #[derive(Debug, Clone, Copy)]

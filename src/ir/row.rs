@@ -255,6 +255,12 @@ impl Op {
             };
             return Err(Error::argument(call.name(), format!("takes {expected} tensors, but {found} were given")));
         }
+        let asked = attrs.iter().filter_map(|attr| if let Attr::DType(dtype) = attr { Some(*dtype) } else { None });
+        if let Some(dtype) = args.iter().map(|arg| arg.dtype).chain(asked).find(|dtype| dtype.is_complex()) {
+            // Calls on complex tensors come as calls on pairs of real numbers.
+            let hint = "convert an operand with to_dtype first, or call it on real(), imag() or view_as_real()";
+            return Err(Error::unsupported(call.name(), dtype, "real dtypes", hint));
+        }
         (self.row().infer)(&call)
     }
 

@@ -150,6 +150,15 @@ impl Layout {
         Layout { sizes: sizes.into(), strides: contiguous_strides(sizes), offset: 0 }
     }
 
+    /// The layout of the parts of complex numbers with this layout: one more dim, of size 2.
+    pub fn of_pairs(&self) -> Layout {
+        Layout {
+            sizes: self.sizes.iter().copied().chain([2]).collect(),
+            strides: self.strides.iter().map(|stride| 2 * stride).chain([1]).collect(),
+            offset: 2 * self.offset,
+        }
+    }
+
     /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.sizes.len()

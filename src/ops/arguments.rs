@@ -61,6 +61,7 @@ pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         DType::F32 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::Bool => dtype,
+        DType::Complex64 | DType::Complex128 => dtype,
     }
 }
 

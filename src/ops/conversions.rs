@@ -11,8 +11,9 @@ use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
 use crate::ir::attrs::{Cast, ToCopy};
-use crate::ir::{Attrs, DType, MemoryFormat, Op};
+use crate::ir::{Attrs, DType, MemoryFormat, Op, TensorType};
 use crate::ops::arguments::{check_storage, ordered};
+use crate::ops::complex_numbers::{as_pairs, of_pairs};
 use crate::ops::composite::Composite;
 use crate::ops::memory_formats::format_of;
 use crate::tensor::handle::Tensor;
@@ -112,6 +113,9 @@ fn to_copy(
     check_storage("_to_copy", layout, pin_memory)?;
     let device = device.unwrap_or(x.device());
     let dtype = dtype.unwrap_or(x.dtype());
+    if dtype.is_complex() {
+        return of_pairs(&as_pairs(x, dtype)?.moved_to(device)?);
+    }
     let attrs = match format {
         // The move makes the copy.
         None | Some(MemoryFormat::Preserve) if dtype == x.dtype() && device != x.device() => return x.moved_to(device),
@@ -202,7 +206,8 @@ fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
 /// The channels-last format that the tensor has exactly.
 fn dense_order(x: &Tensor) -> Option<MemoryFormat> {
     let format = format_of(x);
-    let dense = Op::Clone.infer(&[&x.ty()], &ordered(format)).ok()?;
+    let like = TensorType { dtype: x.dtype().part(), ..x.ty() };
+    let dense = Op::Clone.infer(&[&like], &ordered(format)).ok()?;
     let same = (0..x.dim()).all(|dim| x.sizes()[dim] == 1 || x.strides()[dim] == dense.strides[dim]);
     same.then_some(format)
 }

@@ -17,6 +17,7 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use bytemuck::Pod;
 use half::{bf16, f16};
+use num_complex::Complex;
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -76,6 +77,8 @@ macro_rules! elements {
 }
 
 elements! {
+    Complex<f32> => Complex64, |number| Complex::new(number.as_f64() as f32, 0.0);
+    Complex<f64> => Complex128, |number| Complex::new(number.as_f64(), 0.0);
     u8 => U8, |number| number.as_i64() as u8;
     i8 => I8, |number| number.as_i64() as i8;
     i16 => I16, |number| number.as_i64() as i16;
@@ -126,6 +129,7 @@ macro_rules! by_dtype {
                 type $T = $ty;
                 $element.map(Scalar::from)
             })*
+            DType::Complex64 | DType::Complex128 => Err(no_scalar($tensor)),
         }
     };
 }
@@ -176,6 +180,9 @@ impl Tensor {
             return Err(not_one(self));
         }
         self.check_read::<T>("item")?;
+        if self.is_complex() {
+            return self.read("item")?.first().copied().ok_or_else(|| not_one(self));
+        }
         if ITEM.is_own(self.key_set())? && LOCAL_SCALAR.is_own(self.key_set())? {
             return self.elements("item")?.first().copied().ok_or_else(|| not_one(self));
         }
@@ -194,6 +201,9 @@ impl Tensor {
 
     fn read<T: Element>(&self, what: &str) -> Result<Vec<T>> {
         self.check_read::<T>(what)?;
+        if let Some(pairs) = self.pairs() {
+            return pairs.read_complex(what);
+        }
         match host_copy(self)? {
             Some(copy) => {
                 copy.check_dtype::<T>(what)?;
@@ -201,6 +211,16 @@ impl Tensor {
             }
             None => self.elements(what),
         }
+    }
+
+    /// The complex numbers of these pairs.
+    fn read_complex<T: Element>(&self, what: &str) -> Result<Vec<T>> {
+        let mut out = roomy(self.numel() / 2)?;
+        match self.dtype() {
+            DType::F64 => T::extend(&mut out, bytemuck::cast_slice(&self.read::<f64>(what)?)),
+            _f32 => T::extend(&mut out, bytemuck::cast_slice(&self.read::<f32>(what)?)),
+        }
+        Ok(out)
     }
 
     /// Says that the elements are read, and checks that they are `T`s.
@@ -310,6 +330,12 @@ pub(crate) fn number_of(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<O
 /// If there are more elements or none, or if the device cannot be read.
 pub(crate) fn scalar_in(x: &Tensor) -> Result<Scalar> {
     by_dtype!(x, T => x.elements::<T>("item")?.first().copied().ok_or_else(|| not_one(x)))
+}
+
+/// A [`Scalar`] is a real number.
+fn no_scalar(x: &Tensor) -> Error {
+    let hint = "read it with to_vec, or read real() and imag()";
+    Error::dtype("item", x.dtype(), "a dtype of real numbers", hint)
 }
 
 fn not_one(x: &Tensor) -> Error {

@@ -13,9 +13,10 @@ use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Arange, Full};
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous, strides_in_order};
-use crate::ir::{Attr, Attrs, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
+use crate::ir::{Attr, Attrs, DType, Layout, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
 use crate::ops::arguments::ordered;
 use crate::ops::arguments::{check_storage, count, counts, int, int_list};
+use crate::ops::complex_numbers::of_parts;
 use crate::ops::composite::Composite;
 use crate::ops::dims::ints;
 use crate::runtime::Array;
@@ -182,6 +183,10 @@ pub(crate) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Opt
         // Checked before the sizes become i64.
         checked_numel("full", sizes, 1)?;
     }
+    if let Some(dtype) = dtype.filter(|dtype| dtype.is_complex()) {
+        let real = full_on(device, sizes, value, Some(dtype.part()))?;
+        return of_parts(&real, &real.zeros_like()?);
+    }
     made_on(device, Op::Full, &Attrs::from(Full { size: ints(sizes), fill_value: value, dtype }))
 }
 
@@ -233,6 +238,10 @@ pub(crate) fn laid_out(
 /// A tensor with undefined contents. In a trace they are zeros.
 pub(crate) fn blank(device: Device, op: &str, sizes: &[usize], strides: Strides, dtype: DType) -> Result<Tensor> {
     checked_numel(op, sizes, dtype.size())?;
+    if dtype.is_complex() {
+        let pairs = Layout { sizes: sizes.into(), strides, offset: 0 }.of_pairs();
+        return Tensor::of_pairs(&blank(device, op, &pairs.sizes, pairs.strides, dtype.part())?);
+    }
     match device.kind {
         DeviceKind::Cpu if is_tracing() && is_dense(sizes, &strides) => {
             full_strided(device, sizes, &strides, Scalar::Int(0), dtype)
@@ -461,7 +470,9 @@ fn full_like(
 
 /// The dense strides of a tensor like `x` in a memory format. The default is that of `x`.
 pub(crate) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
-    Ok(Op::Clone.infer(&[&x.ty()], &ordered(format.unwrap_or(MemoryFormat::Preserve)))?.strides)
+    // Strides count elements, whatever they are.
+    let like = TensorType { dtype: x.dtype().part(), ..x.ty() };
+    Ok(Op::Clone.infer(&[&like], &ordered(format.unwrap_or(MemoryFormat::Preserve)))?.strides)
 }
 
 fn arange_to(

@@ -2,7 +2,7 @@
 //!
 //! `Display` prints the elements as NumPy does: in nested brackets, aligned, and wrapped at [`LINE`] columns. Of more
 //! than [`THRESHOLD`] elements it shows only [`EDGE`] at each end of every dim. A precision, as in `{:.2}`, gives the
-//! number of digits of floats after the point. Bools are printed as in Rust. `Debug`
+//! number of digits of floats after the point. Bools are printed as in Rust, complex numbers as `1.+2.j`. `Debug`
 //! prints the type and a few elements on one line. A tensor without data (on the meta device or in a trace) prints its
 //! type. Neither ever fails.
 
@@ -31,16 +31,13 @@ impl fmt::Display for Tensor {
             return f.write_str("[]");
         }
         let edge = if self.numel() > THRESHOLD { EDGE } else { usize::MAX };
-        let layout = &self.array().layout;
-        let mut shown = Vec::new();
-        for_each_shown(layout, 0, layout.offset, edge, &mut |offset| shown.push(element(self, offset)));
-        let text = match (&shown[..], f.precision()) {
-            (elements, Some(digits)) if self.dtype().is_float() => rounded(elements, digits),
-            ([number], _) if self.dim() == 0 => vec![lone(self.dtype(), *number)],
-            (elements, _) => aligned(self.dtype(), elements),
+        let real = shown_texts(self, 0, edge, f.precision());
+        let text = match self.is_complex() {
+            true => with_imaginary(real, shown_texts(self, 1, edge, f.precision())),
+            false => real,
         };
         let mut out = String::new();
-        nest(&mut out, &layout.sizes, edge, 0, &mut text.into_iter());
+        nest(&mut out, self.sizes(), edge, 0, &mut text.into_iter());
         f.write_str(&out)
     }
 }
@@ -52,18 +49,61 @@ impl fmt::Debug for Tensor {
             return Ok(());
         }
         f.write_str(": [")?;
-        let layout = &self.array().layout;
+        let part = |position: usize, part: usize| {
+            let layout = part_layout(self, part);
+            plain(self.dtype().part(), element(self.as_real(), offset_of(&layout, position)))
+        };
         for position in 0..self.numel().min(SHORT) {
-            let element = element(self, offset_of(layout, position));
-            write!(f, "{}{}", if position == 0 { "" } else { ", " }, plain(self.dtype(), element))?;
+            write!(f, "{}{}", if position == 0 { "" } else { ", " }, part(position, 0))?;
+            if self.is_complex() {
+                write!(f, "{}", imaginary(&part(position, 1)))?;
+            }
         }
         f.write_str(if self.numel() > SHORT { ", …]" } else { "]" })
     }
 }
 
+/// The layout of one part of the elements: 0 is the real part, or the elements of a real tensor.
+fn part_layout(tensor: &Tensor, part: usize) -> Layout {
+    let mut layout = Layout::clone(&tensor.as_real().array().layout);
+    if tensor.is_complex() {
+        layout.sizes.pop();
+        layout.offset += part * layout.strides.pop().unwrap_or(1);
+    }
+    layout
+}
+
+/// The texts of one part of the shown elements.
+fn shown_texts(tensor: &Tensor, part: usize, edge: usize, digits: Option<usize>) -> Vec<String> {
+    let (layout, dtype) = (part_layout(tensor, part), tensor.dtype().part());
+    let mut shown = Vec::new();
+    for_each_shown(&layout, 0, layout.offset, edge, &mut |offset| shown.push(element(tensor.as_real(), offset)));
+    match (&shown[..], digits) {
+        (elements, Some(digits)) if dtype.is_float() => rounded(elements, digits),
+        ([number], _) if tensor.dim() == 0 => vec![lone(dtype, *number)],
+        (elements, _) => aligned(dtype, elements),
+    }
+}
+
+/// Complex numbers from the texts of their parts, of equal width.
+fn with_imaginary(real: Vec<String>, imag: Vec<String>) -> Vec<String> {
+    let imag: Vec<String> = imag.iter().map(|text| imaginary(text)).collect();
+    let width = imag.iter().map(String::len).max().unwrap_or(0);
+    let join = |(real, imag): (String, String)| format!("{real}{imag:>width$}");
+    real.into_iter().zip(imag).map(join).collect()
+}
+
+/// An imaginary part with sign and `j`. Blanks after the number follow the `j`.
+fn imaginary(text: &str) -> String {
+    let number = text.trim();
+    let blanks = text.len() - text.trim_end().len();
+    let sign = if number.starts_with('-') { "" } else { "+" };
+    format!("{sign}{number}j{:blanks$}", "")
+}
+
 /// Whether the elements can be read.
 fn is_readable(tensor: &Tensor) -> bool {
-    let array = tensor.array();
+    let array = tensor.as_real().array();
     tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.read(<[u8]>::len)
 }
 
@@ -86,6 +126,7 @@ fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
         DType::BF16 => Scalar::Float(read::<bf16>(bytes).to_f64()),
         DType::F32 => Scalar::Float(read::<f32>(bytes).into()),
         DType::F64 => Scalar::Float(read(bytes)),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 
@@ -100,6 +141,7 @@ fn decimal(dtype: DType, value: f64) -> f64 {
         DType::BF16 => bf16::from_f64(x).to_f64(),
         DType::F32 => (x as f32).into(),
         DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => x,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     };
     let reads_back = |digits: usize| {
         let decimal = format!("{value:.digits$e}").parse::<f64>().ok()?;
@@ -175,6 +217,7 @@ fn limit(dtype: DType) -> f64 {
         DType::F16 | DType::BF16 => 1e3,
         DType::F32 => 1e6,
         DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 1e8,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

@@ -169,10 +169,9 @@ impl Tensor {
             let what = format!("sizes {:?} with strides {:?} are not row-major", self.sizes(), self.strides());
             return Err(Error::shape(op, what, "use contiguous() first, or to_vec"));
         }
-        let array = self.array();
-        let width = array.dtype().size();
-        let start = if self.numel() == 0 { 0 } else { array.layout().offset * width };
-        Ok((array, start..start + self.numel() * width))
+        let array = self.as_real().array();
+        let start = if self.numel() == 0 { 0 } else { array.layout().offset * array.dtype().size() };
+        Ok((array, start..start + self.numel() * self.dtype().size()))
     }
 }
 
@@ -192,6 +191,9 @@ fn whole(op: &str, memory: Foreign, dtype: DType, sizes: &[usize]) -> Result<Ten
 /// # Errors
 /// If the layout is not inside the memory.
 pub(crate) fn adopt(op: &str, memory: Foreign, dtype: DType, layout: &Layout) -> Result<Tensor> {
+    if dtype.is_complex() {
+        return Tensor::of_pairs(&adopt(op, memory, dtype.part(), &layout.of_pairs())?);
+    }
     let is_aligned = memory.is_empty() || memory.bytes().as_ptr().addr().is_multiple_of(dtype.size());
     let is_valid = is_valid(dtype, memory.bytes());
     let storage = if is_aligned && is_valid {

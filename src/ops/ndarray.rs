@@ -66,9 +66,9 @@ impl Tensor {
             let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
             return Err(Error::dtype(NAME, self.dtype(), T::DTYPE.name(), hint));
         }
-        let array = self.array();
-        let view =
-            NdView { bytes: Storage::borrow(array.storage()), layout: array.layout().clone(), elements: PhantomData };
+        let bytes = Storage::borrow(self.as_real().array().storage());
+        let layout = Layout { offset: self.storage_offset(), ..self.array().layout().clone() };
+        let view = NdView { bytes, layout, elements: PhantomData };
         let is_readable = elements_of::<T>(&view.bytes).is_some_and(|all| view.layout.extent() <= all.len());
         if !is_readable {
             let what = format!("the bytes on {} cannot be accessed by the host", self.device());

@@ -138,8 +138,8 @@ fn vector_norm(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    let out = dtype.unwrap_or(x.dtype());
-    let x = x.to_dtype(out)?;
+    let out = dtype.unwrap_or(x.dtype()).part();
+    let x = if x.is_complex() { x.abs()? } else { x.clone() }.to_dtype(out)?;
     need_float(op, &[&x])?;
     let x = widened(&x)?;
     let p = order.as_f64();

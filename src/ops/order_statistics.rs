@@ -296,7 +296,16 @@ fn mode(x: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
 fn need_wide(op: &str, x: &Tensor) -> Result<()> {
     match x.dtype() {
         DType::F32 | DType::F64 => Ok(()),
-        DType::F16 | DType::BF16 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+        DType::F16
+        | DType::BF16
+        | DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::Complex64
+        | DType::Complex128 => {
             Err(Error::dtype(op, x.dtype(), "f32 or f64", "convert with to_dtype(DType::F32) first"))
         }
     }

@@ -96,7 +96,7 @@ enum Source {
     Circular,
 }
 
-fn pad(x: &Tensor, pads: &[i64], mode: &str, value: Option<f64>) -> Result<Tensor> {
+pub(crate) fn pad(x: &Tensor, pads: &[i64], mode: &str, value: Option<f64>) -> Result<Tensor> {
     let source = match mode {
         "constant" => return x.constant_pad_nd(pads, value.unwrap_or(0.0)),
         "reflect" => Source::Reflected,

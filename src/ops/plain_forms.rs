@@ -2,7 +2,6 @@
 //!
 //! Exported programs and Python call them. For most, Rust has the methods that they are made of.
 
-use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
@@ -119,13 +118,7 @@ fn of_real_numbers(library: &mut Library) -> Result<()> {
     }
     library
         .def_kernel("matrix_H(Tensor(a) self) -> Tensor(a)", |x: &Tensor| x.transpose(-2, -1))?
-        .def_kernel("real(Tensor(a) self) -> Tensor(a)", |x: &Tensor| Ok(x.clone()))?
-        .def_kernel("isreal(Tensor self) -> Tensor", |x: &Tensor| x.eq(x)?.logical_or(&x.ne(x)?))?
-        .def_kernel("angle(Tensor self) -> Tensor", |x: &Tensor| {
-            let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(default_dtype())? };
-            // A NaN stays, and so does the sign of no zero: the angle of -0 is 0.
-            x.isnan()?.where_(&x, &x.lt(0)?.where_(&x.full_like(std::f64::consts::PI)?, 0.0)?)
-        })?;
+        .def_kernel("isreal(Tensor self) -> Tensor", |x: &Tensor| x.eq(x)?.logical_or(&x.ne(x)?))?;
     Ok(())
 }
 

@@ -355,7 +355,14 @@ fn greatest_finite(dtype: DType) -> Option<f64> {
         DType::BF16 => Some((2.0 - 1.0 / 128.0) * 2_f64.powi(127)),
         DType::F32 => Some(f64::from(f32::MAX)),
         DType::F64 => Some(f64::MAX),
-        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => None,
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::Complex64
+        | DType::Complex128 => None,
     }
 }
 

@@ -232,8 +232,8 @@ pub(crate) fn whole_numbers(dtype: DType) -> (i64, i64) {
         DType::I64 => (i64::MIN, i64::MAX),
         DType::F16 => float(11),
         DType::BF16 => float(8),
-        DType::F32 => float(24),
-        DType::F64 => float(53),
+        DType::F32 | DType::Complex64 => float(24),
+        DType::F64 | DType::Complex128 => float(53),
     }
 }
 

@@ -13,12 +13,13 @@ use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
     activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, calculus, closeness, combinations,
-    contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element, embedding_bag,
-    embedding_bag_backward, factories, frequencies, grids, grouped_products, histograms, images, in_place,
-    index_slices, indexing, joins, linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial,
-    mutation, normalization, norms, order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling,
-    products, random, random_fills, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching,
-    sorting, spaces, special, stacks, statistics, uniques, view_forms, views, windows, written_forms,
+    complex_numbers, contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element,
+    embedding_bag, embedding_bag_backward, factories, fourier_transforms, frequencies, grids, grouped_products,
+    histograms, images, in_place, index_slices, indexing, joins, linear_algebra, losses, margin_losses, masks,
+    matrices, matrix_norms, multinomial, mutation, normalization, norms, order_statistics, other_names, padding,
+    pieces, plain_forms, pointwise, pooling, products, random, random_fills, rearranging, recurrent, reductions,
+    resampling, reshaping, scatters, searching, sorting, spaces, special, spectrograms, stacks, statistics, uniques,
+    view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -30,6 +31,7 @@ const SUBJECTS: &[Subject] = &[
     adaptive_pooling::register,
     attention::register,
     batch_norm::register,
+    complex_numbers::register,
     conversions::register,
     convolution::register,
     cross_entropy::register,
@@ -40,6 +42,8 @@ const SUBJECTS: &[Subject] = &[
     embedding_bag::register,
     embedding_bag_backward::register,
     factories::register,
+    fourier_transforms::register,
+    spectrograms::register,
     grouped_products::register,
     index_slices::register,
     indexing::register,

@@ -97,6 +97,8 @@ fn linspace(
     let wide = match dtype {
         DType::F16 | DType::BF16 | DType::F32 => DType::F32,
         DType::F64 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => DType::F64,
+        DType::Complex64 => DType::F32,
+        DType::Complex128 => DType::F64,
     };
     let whole = |x: Scalar| if dtype.is_float() { x.as_f64() } else { x.as_i64() as f64 };
     let (start, end) = (whole(start), whole(end));

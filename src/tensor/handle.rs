@@ -166,6 +166,10 @@ impl Tensor {
 
     /// A row-major tensor with a copy of these bytes.
     pub(crate) fn copied(dtype: DType, sizes: &[usize], bytes: &[u8], device: Device) -> Result<Tensor> {
+        if dtype.is_complex() {
+            let pairs = Layout::contiguous(sizes).of_pairs();
+            return Tensor::of_pairs(&Tensor::copied(dtype.part(), &pairs.sizes, bytes, device)?);
+        }
         let count = checked_numel("from_slice", sizes, dtype.size())?;
         if count * dtype.size() != bytes.len() {
             let what = format!("shape {sizes:?} has {count} elements, but {} were given", bytes.len() / dtype.size());
@@ -304,7 +308,7 @@ impl Tensor {
     }
 
     pub(crate) fn version_counter(&self) -> &AtomicU64 {
-        let wrapped = || observer().filter(|_| !self.payload_is_none())?.physical(self);
+        let wrapped = || self.pairs().or_else(|| observer().filter(|_| !self.payload_is_none())?.physical(self));
         match (&self.0.version, wrapped()) {
             (Some(own), _) => own,
             (None, Some(physical)) => physical.version_counter(),
@@ -312,9 +316,10 @@ impl Tensor {
         }
     }
 
-    /// Whether the tensor has elements in memory, unlike meta tensors and wrappers.
+    /// Whether the tensor has elements in memory, unlike meta tensors and wrappers. A complex tensor has them if its
+    /// parts do.
     pub fn has_data(&self) -> bool {
-        self.array().device().kind != DeviceKind::Meta
+        self.as_real().array().device().kind != DeviceKind::Meta
     }
 
     /// The array of the tensor.
@@ -367,7 +372,10 @@ impl Tensor {
 
     /// The position of the first element in the storage, in elements.
     pub fn storage_offset(&self) -> usize {
-        observer::memory_start(self)
+        match self.pairs() {
+            Some(pairs) => pairs.storage_offset() / 2,
+            None => observer::memory_start(self),
+        }
     }
 
     /// The number of dimensions.
@@ -408,14 +416,15 @@ impl Tensor {
 
     /// Whether both tensors share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
+        let (one, other) = (self.as_real(), other.as_real());
         observer()
-            .and_then(|observer| observer.relates(Relation::Alias, self, other))
-            .unwrap_or_else(|| self.has_storage_of(other))
+            .and_then(|observer| observer.relates(Relation::Alias, one, other))
+            .unwrap_or_else(|| one.has_storage_of(other))
     }
 
     /// Like [`Tensor::is_alias_of`], but records no guard while tracing.
     pub(crate) fn has_storage_of(&self, other: &Tensor) -> bool {
-        Shared::ptr_eq(self.array().storage(), other.array().storage())
+        Shared::ptr_eq(self.as_real().array().storage(), other.as_real().array().storage())
     }
 
     /// Whether a write to one tensor may change the other.

@@ -7,12 +7,54 @@
 use crate::tensor::handle::Tensor;
 use crate::tensor::names::Names;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The tensors of a structure.
 pub type Tensors = SmallVec<[Tensor; 4]>;
 
-/// The rest of a structure, encoded as words.
-pub type Words = SmallVec<[u64; 4]>;
+/// The rest of a structure, encoded as words, and which of its tensors are complex.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Words {
+    words: SmallVec<[u64; 4]>,
+    /// Positions of complex tensors, of which the structure holds the pairs.
+    complex: SmallVec<[u32; 2]>,
+}
+
+impl Words {
+    /// No words.
+    pub fn new() -> Words {
+        Words::default()
+    }
+
+    /// Whether the structure is nothing but real tensors.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.complex.is_empty()
+    }
+
+    /// Whether the tensor at this position is complex. Its place among the tensors then holds its pairs.
+    pub(crate) fn is_complex(&self, position: usize) -> bool {
+        self.complex.iter().any(|&complex| complex as usize == position)
+    }
+
+    /// The number of words, in place of the words.
+    pub(crate) fn counted(&self) -> Words {
+        Words { words: [self.words.len() as u64].into_iter().collect(), complex: self.complex.clone() }
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = SmallVec<[u64; 4]>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.words
+    }
+}
+
+impl std::ops::DerefMut for Words {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.words
+    }
+}
 
 /// A structure of tensors: a tensor, an option, vector, array or tuple of structures, a plain value, or a struct or
 /// enum of these. Derive it with `#[derive(TensorStruct)]`.
@@ -63,7 +105,7 @@ pub trait TensorStruct: Sized {
         (0..Flat::of(self).tensors.len()).for_each(|index| into.part(index, Names::tensor));
     }
 
-    /// The tensor, if the structure is a single tensor.
+    /// The tensor, if the structure is a single real tensor.
     fn as_tensor(&self) -> Option<&Tensor> {
         None
     }
@@ -91,9 +133,28 @@ impl Flat {
         Flat { tensors: tensors.into(), words: self.words.clone() }
     }
 
+    /// Appends a tensor. Of a complex tensor it appends the pairs, which kernels, gradients and graphs know.
+    pub(crate) fn push(&mut self, tensor: &Tensor) {
+        if tensor.pairs().is_some() {
+            self.words.complex.push(self.tensors.len() as u32);
+        }
+        self.tensors.push(tensor.as_real().clone());
+    }
+
+    /// The tensors, complex ones among them. `None` if the structure has other parts.
+    pub(crate) fn to_tensors(&self) -> Option<Cow<'_, [Tensor]>> {
+        if self.words.is_empty() {
+            return Some(Cow::Borrowed(&self.tensors));
+        }
+        let mut parts = Parts::of(self);
+        let all: Option<Vec<Tensor>> = self.tensors.iter().map(|_| parts.tensor()).collect();
+        all.filter(|_| parts.is_empty()).map(Cow::Owned)
+    }
+
     /// The structure. `None` if the parts are those of another type.
     pub fn tree_unflatten<T: TensorStruct>(self) -> Option<T> {
-        let mut parts = Parts { tensors: self.tensors.into_iter(), words: self.words.iter() };
+        let complex = &self.words.complex;
+        let mut parts = Parts { tensors: self.tensors.into_iter(), words: self.words.iter(), taken: 0, complex };
         T::tree_unflatten(&mut parts).filter(|_| parts.is_empty())
     }
 }
@@ -102,16 +163,23 @@ impl Flat {
 pub struct Parts<'a> {
     tensors: smallvec::IntoIter<[Tensor; 4]>,
     words: std::slice::Iter<'a, u64>,
+    /// The number of tensors that were consumed.
+    taken: u32,
+    /// Positions of complex tensors.
+    complex: &'a [u32],
 }
 
 impl<'a> Parts<'a> {
     pub(crate) fn of(flat: &'a Flat) -> Parts<'a> {
-        Parts { tensors: flat.tensors.clone().into_iter(), words: flat.words.iter() }
+        let complex = &flat.words.complex;
+        Parts { tensors: flat.tensors.clone().into_iter(), words: flat.words.iter(), taken: 0, complex }
     }
 
-    /// The next tensor.
+    /// The next tensor. `None` if there is none, or if it should be complex and is no tensor of pairs.
     pub fn tensor(&mut self) -> Option<Tensor> {
-        self.tensors.next()
+        let tensor = self.tensors.next()?;
+        self.taken += 1;
+        if self.complex.contains(&(self.taken - 1)) { Tensor::of_pairs(&tensor).ok() } else { Some(tensor) }
     }
 
     /// The next word.
@@ -126,7 +194,7 @@ impl<'a> Parts<'a> {
 
 impl TensorStruct for Tensor {
     fn tree_flatten(&self, into: &mut Flat) {
-        into.tensors.push(self.clone());
+        into.push(self);
     }
     fn tree_unflatten(from: &mut Parts<'_>) -> Option<Tensor> {
         from.tensor()
@@ -136,7 +204,7 @@ impl TensorStruct for Tensor {
     }
     #[inline]
     fn as_tensor(&self) -> Option<&Tensor> {
-        Some(self)
+        self.pairs().is_none().then_some(self)
     }
 }
 

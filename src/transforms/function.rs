@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
 use crate::tensor::handle::Tensor;
-use crate::tensor::structure::{Flat, Parts, TensorStruct, Words};
+use crate::tensor::structure::{Flat, Parts, TensorStruct};
 use smallvec::SmallVec;
 use std::any::type_name;
 
@@ -77,11 +77,11 @@ pub trait Input<T> {
 
 impl Input<Tensor> for Tensor {
     fn add_parts(&self, into: &mut Flat) -> Result<()> {
-        into.tensors.push(self.clone());
+        into.push(self);
         Ok(())
     }
     fn as_tensor(&self) -> Option<&Tensor> {
-        Some(self)
+        TensorStruct::as_tensor(self)
     }
 }
 
@@ -182,21 +182,22 @@ where
 {
     type Output = R;
     fn apply(&self, inputs: &Flat) -> Result<R> {
-        self(&inputs.tensors)
+        self(&inputs.to_tensors().ok_or_else(|| other(inputs))?)
     }
 }
 
 macro_rules! slices {
-    ($([$($generic:tt)*] $ty:ty: |$tensors:ident| $vec:expr;)*) => {$(
+    ($([$($generic:tt)*] $ty:ty;)*) => {$(
         impl<$($generic)*> Inputs<Vec<Tensor>> for $ty {
             fn into_parts(self) -> Result<Flat> {
-                let $tensors = self;
-                Ok(Flat { tensors: $vec, words: Words::new() })
+                let mut flat = Flat::default();
+                self.iter().for_each(|tensor| flat.push(tensor));
+                Ok(flat)
             }
             fn as_tensors(&self) -> Option<TensorRefs<'_>> {
                 let mut refs = TensorRefs::new();
                 for tensor in self.iter() {
-                    refs.push(tensor);
+                    refs.push(<Tensor as TensorStruct>::as_tensor(tensor)?);
                 }
                 Some(refs)
             }
@@ -204,10 +205,10 @@ macro_rules! slices {
     )*};
 }
 slices! {
-    [] &[Tensor]: |tensors| tensors.into();
-    [] &Vec<Tensor>: |tensors| tensors[..].into();
-    [] &[&Tensor]: |tensors| tensors.iter().map(|&tensor| tensor.clone()).collect();
-    [const N: usize] [&Tensor; N]: |tensors| tensors.iter().map(|&tensor| tensor.clone()).collect();
+    [] &[Tensor];
+    [] &Vec<Tensor>;
+    [] &[&Tensor];
+    [const N: usize] [&Tensor; N];
 }
 
 fn other(inputs: &Flat) -> Error {

@@ -1,7 +1,9 @@
-//! What else may a call do? One folder or file per key with behaviour: tracing, `vmap`, autocast, profiles.
+//! What else may a call do? One folder or file per key with behaviour: complex numbers, tracing, `vmap`, autocast,
+//! profiles.
 
 pub(crate) mod autocast;
 pub(crate) mod batched;
+mod complex;
 mod default_dtype;
 pub(crate) mod function;
 pub(crate) mod observer;
@@ -32,6 +34,7 @@ pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     }
     mapped.impl_operator(builtins.copy()?, Kernel::typed(batched::copy_kernel))?;
     builtins.libraries.push(mapped);
+    complex::register(&mut builtins.libraries)?;
     autocast::register(&mut builtins.libraries)
 }
 
@@ -43,6 +46,7 @@ pub(crate) fn register_fallbacks(builtins: &mut Builtins) -> Result<()> {
     builtins.register_fallbacks([
         (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
         (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
+        (DispatchKey::Complex, Kernel::boxed(complex::fallback).named("complex")),
         (DispatchKey::PythonTLSSnapshot, Kernel::boxed(profiled::fallback).named("profiled")),
         (DispatchKey::PreDispatch, Kernel::boxed(default_dtype::fallback).named("default_dtype")),
     ])

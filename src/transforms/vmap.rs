@@ -137,7 +137,9 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
         crate::dispatch::load()?;
         let inputs = &parts.tensors;
         let in_dims = self.in_dims.for_each("in_dims", inputs.len())?;
-        let dims = inputs.iter().zip(&in_dims).enumerate().map(|(index, (input, &dim))| mapped_dim(index, input, dim));
+        let dims = inputs.iter().zip(&in_dims).enumerate().map(|(index, (input, &dim))| {
+            mapped_dim(index, input, input.dim() - usize::from(parts.words.is_complex(index)), dim)
+        });
         let dims = dims.collect::<Result<Vec<Option<usize>>>>()?;
         let sizes: Vec<usize> =
             inputs.iter().zip(&dims).filter_map(|(input, dim)| Some(input.sizes()[(*dim)?])).collect();
@@ -156,7 +158,9 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
         let slices = Flat { tensors: slices.collect::<Result<_>>()?, words: parts.words.clone() };
         let Flat { tensors, words } = Flat::of(&self.function.apply(&slices)?);
         let out_dims = self.out_dims.for_each("out_dims", tensors.len())?;
-        let outputs = tensors.iter().zip(out_dims).map(|(output, dim)| unmapped(&session, size, output, dim));
+        let outputs = tensors.iter().zip(out_dims).enumerate().map(|(index, (output, dim))| {
+            unmapped(&session, size, output, output.dim() - usize::from(words.is_complex(index)), dim)
+        });
         let result = Flat { tensors: outputs.collect::<Result<_>>()?, words };
         result
             .tree_unflatten()
@@ -164,14 +168,14 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
     }
 }
 
-/// The dim of an argument, as an index.
-fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<usize>> {
+/// The dim of an argument of `rank` dims, as an index.
+fn mapped_dim(index: usize, input: &Tensor, rank: usize, dim: Option<i64>) -> Result<Option<usize>> {
     let Some(dim) = dim else { return Ok(None) };
     if input.as_number().is_some() {
         let what = format!("argument {index} is a plain number, which has no dim {dim} to map; give None in in_dims");
         return Err(Error::argument("vmap", what));
     }
-    let rank = input.dim() as i64;
+    let rank = rank as i64;
     if dim < -rank || dim >= rank {
         let what = format!("in_dim of argument {index}, which has {rank} dims,");
         return Err(Error::out_of_range("vmap", what, [-rank, rank - 1], dim));
@@ -179,8 +183,14 @@ fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<u
     Ok(Some(if dim < 0 { dim + rank } else { dim } as usize))
 }
 
-/// A result with its mapped dim at `dim`.
-pub(crate) fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+/// A result, whose slices have `rank` dims, with its mapped dim at `dim`.
+pub(crate) fn unmapped(
+    session: &Session,
+    size: usize,
+    output: &Tensor,
+    rank: usize,
+    dim: Option<i64>,
+) -> Result<Tensor> {
     let mapped = session.unmap(output);
     let Some(dim) = dim else {
         return match mapped {
@@ -191,7 +201,7 @@ pub(crate) fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Opt
             }
         };
     };
-    let rank = output.dim() as i64 + 1;
+    let rank = rank as i64 + 1;
     if dim < -rank || dim >= rank {
         let what = format!("out_dim of a result that has {rank} dims");
         return Err(Error::out_of_range("vmap", what, [-rank, rank - 1], dim));

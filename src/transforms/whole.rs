@@ -141,7 +141,7 @@ fn is_function(trace: &Trace) -> bool {
 fn key_of(operator: &Operator, stack: &Stack, tensors: &[&Tensor]) -> Option<CallKey> {
     let is_usual = |(at, tensor): (usize, &&Tensor)| {
         let is_again = tensors[..at].iter().any(|other| other.has_storage_of(tensor));
-        tensor.as_number().is_none() && tensor.has_data() && !is_again
+        tensor.as_number().is_none() && tensor.has_data() && !tensor.is_complex() && !is_again
     };
     if !tensors.iter().enumerate().all(is_usual) {
         return None;

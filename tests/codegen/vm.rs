@@ -270,6 +270,7 @@ impl Buffer {
                 DType::F16 => half::f16::from_f64(real).to_bits() as u64,
                 DType::BF16 => half::bf16::from_f64(real).to_bits() as u64,
                 DType::F32 => (real as f32).to_bits() as u64,
+                DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
                 DType::F64 => real.to_bits(),
             };
             element.copy_from_slice(&bits.to_le_bytes()[..size]);

@@ -34,6 +34,7 @@ type Looks = (DType, Vec<usize>, Vec<u64>);
 fn bytes(x: &Tensor) -> Looks {
     let here = x.to_device(Device::CPU).and_then(|x| x.contiguous()).expect("it comes home");
     let bits: Vec<u64> = match here.dtype() {
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => here.to_vec::<f64>().expect("it is read").into_iter().map(f64::to_bits).collect(),
         DType::F32 => here.to_vec::<f32>().expect("it is read").into_iter().map(|x| x.to_bits().into()).collect(),
         DType::F16 | DType::BF16 => {

@@ -3,9 +3,12 @@
 mod api;
 mod autograd;
 mod batch_rows;
+mod complex_numbers;
 mod crosswise;
 #[path = "../common/effort.rs"]
 mod effort;
+#[cfg(feature = "fourier")]
+mod fourier_transforms;
 mod long_lines;
 mod narrow_matrices;
 mod nn;

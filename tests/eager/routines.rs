@@ -332,6 +332,7 @@ fn writes_by_index_go_in_order() {
                             DType::F32 => f64::from(*element as f32),
                             DType::F16 => half::f16::from_f64(*element).to_f64(),
                             DType::BF16 => half::bf16::from_f64(*element).to_f64(),
+                            DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
                             DType::F64 => *element,
                             _ => element.floor(),
                         };

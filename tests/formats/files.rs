@@ -180,3 +180,25 @@ fn large_numbers_of_elements_of_16_bits_are_mapped() -> Result<()> {
     assert_eq!(y.add(&x)?.to_vec::<bf16>()?, x.add(&x)?.to_vec::<bf16>()?);
     Ok(())
 }
+
+#[test]
+fn files_hold_complex_numbers() -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("opfuse-complex-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let elements: Vec<num_complex::Complex64> =
+        (0..12).map(|at| num_complex::Complex64::new(at.into(), -0.5)).collect();
+    let z = Tensor::from_slice(&elements, &[3, 4])?;
+    let (array, tensors) = (folder.join("z.npy"), folder.join("z.safetensors"));
+    opfuse::formats::npy::save(&array, &z.transpose(0, 1)?)?;
+    let loaded = opfuse::formats::npy::load(&array)?;
+    assert_eq!(loaded.to_vec::<num_complex::Complex64>()?, z.transpose(0, 1)?.to_vec::<num_complex::Complex64>()?);
+    let narrow = z.to_dtype(DType::Complex64)?;
+    opfuse::formats::safetensors::save(&tensors, &[("z".to_owned(), narrow.clone())].into(), &Default::default())?;
+    assert_eq!(
+        opfuse::load(&tensors)?["z"].to_vec::<num_complex::Complex32>()?,
+        narrow.to_vec::<num_complex::Complex32>()?
+    );
+    assert!(opfuse::formats::safetensors::save(&tensors, &[("z".to_owned(), z)].into(), &Default::default()).is_err());
+    std::fs::remove_dir_all(&folder).expect("it was made");
+    Ok(())
+}

@@ -55,6 +55,7 @@ pub(crate) fn first(tensor: &Tensor) -> Result<f64> {
         DType::F16 => read!(opfuse::f16, |x| x.to_f64()),
         DType::BF16 => read!(opfuse::bf16, |x| x.to_f64()),
         DType::F32 => read!(f32, |x| f64::from(*x)),
+        DType::Complex64 | DType::Complex128 => return first(&tensor.real()?),
         DType::F64 => read!(f64, |x| *x),
         DType::I8 => read!(i8, |x| f64::from(*x)),
         DType::I16 => read!(i16, |x| f64::from(*x)),

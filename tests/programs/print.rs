@@ -98,6 +98,7 @@ fn elements(given: &Memory) -> Result<String> {
             true => format!("{x:?}f32"),
             false => format!("f32::from_bits({:#x})", x.to_bits()),
         }),
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => read!(f64, |x| match x.is_finite() {
             true => format!("{x:?}f64"),
             false => format!("f64::from_bits({:#x})", x.to_bits()),

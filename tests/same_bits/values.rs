@@ -62,6 +62,7 @@ fn element(random: &mut Random, dtype: DType, fill: Fill) -> u64 {
         DType::F16 => round_f16(number as f32) as u64,
         DType::BF16 => round_bf16(number as f32) as u64,
         DType::F32 => (number as f32).to_bits() as u64,
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => number.to_bits(),
     }
 }
@@ -77,6 +78,7 @@ fn wild(random: &mut Random, dtype: DType) -> u64 {
         DType::F16 => (5, 10),
         DType::BF16 => (8, 7),
         DType::F32 => (8, 23),
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => (11, 52),
     };
     let sign = (random.next() & 1) << (exponent + mantissa);

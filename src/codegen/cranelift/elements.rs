@@ -26,6 +26,7 @@ const fn raw_type(dtype: DType) -> Ty {
         DType::I64 => Ty::I64,
         DType::F32 => Ty::F32,
         DType::F64 => Ty::F64,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 
@@ -49,6 +50,7 @@ impl<'f> Emit<'_, 'f> {
             DType::F16 => self.widen_f16(raw),
             DType::BF16 => self.widen_bf16(raw),
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => raw,
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -78,6 +80,7 @@ impl<'f> Emit<'_, 'f> {
             DType::F16 => self.narrow_f16(value),
             DType::BF16 => self.narrow_bf16(value),
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => value,
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -102,6 +105,7 @@ impl<'f> Emit<'_, 'f> {
             DType::I64 => ins.load(types::I64, flags(), address, offset),
             DType::F32 => ins.load(types::F32, flags(), address, offset),
             DType::F64 => ins.load(types::F64, flags(), address, offset),
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -111,6 +115,7 @@ impl<'f> Emit<'_, 'f> {
             DType::Bool | DType::U8 | DType::I8 => ins.istore8(flags(), raw, address, offset),
             DType::I16 | DType::F16 | DType::BF16 => ins.istore16(flags(), raw, address, offset),
             DType::I32 | DType::I64 | DType::F32 | DType::F64 => ins.store(flags(), raw, address, offset),
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         };
     }
 
@@ -136,6 +141,7 @@ impl<'f> Emit<'_, 'f> {
                 let low = self.b.ins().load(part, flags(), address, offset);
                 Val::Two(low, self.b.ins().load(part, flags(), address, offset + 16))
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -158,6 +164,7 @@ impl<'f> Emit<'_, 'f> {
                     self.b.ins().store(flags(), part, address, offset + 16 * index as i32);
                 }
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 }

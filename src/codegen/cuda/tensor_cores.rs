@@ -59,6 +59,7 @@ pub fn takes(dtype: DType) -> bool {
     match dtype {
         DType::F16 | DType::BF16 => true,
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => false,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

@@ -84,6 +84,7 @@ macro_rules! widening {
                 type $widen = op::Copied<i64>;
                 $use
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     };
 }
@@ -120,6 +121,7 @@ macro_rules! narrowing {
                 type $narrow = op::Copied<i64>;
                 $use
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     };
 }
@@ -254,6 +256,7 @@ pub(super) fn round_and_narrow(isa: Isa, dtype: DType) -> Option<Routine> {
         // Narrowing keeps the low bits, and so does wrapping.
         DType::U8 | DType::I8 | DType::I16 => Some(narrow(isa, dtype)),
         DType::Bool | DType::I32 | DType::I64 | DType::F32 | DType::F64 => None,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

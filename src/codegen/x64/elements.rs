@@ -110,6 +110,7 @@ impl Select<'_> {
                 });
                 Val::from([result])
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -159,6 +160,7 @@ impl Select<'_> {
                 });
                 self.store_as(&opcode::STORE_BYTES, Width::X, bytes, address, mask, None);
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 
@@ -197,6 +199,7 @@ impl Select<'_> {
                     DType::F16 => self.narrowed_nan(value),
                     DType::Bool | DType::U8 | DType::I8 | DType::I16 => value,
                     DType::I32 | DType::I64 | DType::F32 | DType::F64 => unreachable!("these are not narrow"),
+                    DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
                 };
                 let halves = self.low_halves(raw);
                 self.store_as(&opcode::STORE[0], Width::X, halves, to, None, None);
@@ -209,6 +212,7 @@ impl Select<'_> {
                 let bytes = self.low_bytes(raw);
                 self.store_as(&opcode::STORE_HALF, Width::X, bytes, to, None, None);
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
         if mask.is_some() {
             self.copy(CopyDirection::Out, dtype.size(), address);

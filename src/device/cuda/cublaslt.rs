@@ -155,6 +155,7 @@ impl Of<'_> {
                 (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)
             }
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return Err(self.no_float()),
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         };
         let mut raw = null_mut();
         // SAFETY: a place for the answer.
@@ -193,6 +194,7 @@ impl Of<'_> {
             DType::F32 => sys::cudaDataType::CUDA_R_32F,
             DType::F64 => sys::cudaDataType::CUDA_R_64F,
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return Err(self.no_float()),
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         };
         // What is contiguous is a column to cublasLt.
         let (its_rows, its_columns) = match matrix.order {
@@ -346,6 +348,7 @@ impl Matmul {
             DType::F64 => (from_ref(&wide_one).cast::<c_void>(), from_ref(&wide_zero).cast::<c_void>()),
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => return Err(of.no_float()),
             DType::F16 | DType::BF16 | DType::F32 => (from_ref(&one).cast(), from_ref(&zero).cast()),
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         };
         let at = |address: u64| std::ptr::without_provenance_mut::<c_void>(address as usize);
         // SAFETY: handle and descriptors are alive, scale factors are read before this returns, and the caller

@@ -29,6 +29,7 @@ pub(crate) fn map_of(tiles: &Tiles, address: u64) -> Result<[u64; MAP_WORDS]> {
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
             return Err(Error::argument("cuTensorMapEncodeTiled", "maps are of f16 and bf16 here"));
         }
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     };
     if !has_maps() {
         return Err(refused("it lacks the function".into()));

@@ -171,6 +171,8 @@ declare_keys! {
         FuncTorchGradWrapper,
         /// Tensors whose initialization is recorded and deferred.
         DeferredInit,
+        /// Complex numbers, which the keys below see as pairs of real numbers.
+        Complex,
         /// Restores captured thread-local state.
         PythonTLSSnapshot,
         /// Top of the stack of function transforms.

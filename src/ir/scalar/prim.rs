@@ -74,14 +74,14 @@ impl fmt::Display for Ty {
 }
 
 impl DType {
-    /// The type that elements of this dtype are computed in.
+    /// The type that elements of this dtype, or their parts, are computed in.
     pub const fn compute(self) -> Ty {
         match self {
             DType::Bool => Ty::Bool,
             DType::U8 | DType::I8 | DType::I16 | DType::I32 => Ty::I32,
             DType::I64 => Ty::I64,
-            DType::F16 | DType::BF16 | DType::F32 => Ty::F32,
-            DType::F64 => Ty::F64,
+            DType::F16 | DType::BF16 | DType::F32 | DType::Complex64 => Ty::F32,
+            DType::F64 | DType::Complex128 => Ty::F64,
         }
     }
 
@@ -94,7 +94,7 @@ impl DType {
             DType::I16 => Some(Prim::WrapI16),
             DType::F16 => Some(Prim::RoundF16),
             DType::BF16 => Some(Prim::RoundBF16),
-            DType::F32 | DType::F64 => Some(Prim::Canon),
+            DType::F32 | DType::F64 | DType::Complex64 | DType::Complex128 => Some(Prim::Canon),
         }
     }
 }
@@ -165,8 +165,10 @@ impl Scalar {
             DType::I16 => (i16::MIN.into(), i16::MAX.into()),
             DType::I32 => (i32::MIN.into(), i32::MAX.into()),
             DType::I64 => (i64::MIN, i64::MAX),
-            DType::F32 => return !self.as_f64().is_finite() || self.as_f64().abs() <= f32::MAX.into(),
-            DType::Bool | DType::F16 | DType::BF16 | DType::F64 => return true,
+            DType::F32 | DType::Complex64 => {
+                return !self.as_f64().is_finite() || self.as_f64().abs() <= f32::MAX.into();
+            }
+            DType::Bool | DType::F16 | DType::BF16 | DType::F64 | DType::Complex128 => return true,
         };
         match self {
             Scalar::Bool(_) => true,

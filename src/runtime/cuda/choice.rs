@@ -100,6 +100,7 @@ fn may_be_fast(dtype: DType) -> bool {
     match dtype {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => true,
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => false,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

@@ -71,6 +71,7 @@ fn peak(dtype: DType) -> f64 {
         DType::F16 | DType::BF16 => HALF_PEAK,
         DType::F64 => F64_TENSOR_PEAK,
         DType::F32 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => F32_PEAK,
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 
@@ -86,6 +87,7 @@ fn own_peak(dtype: DType) -> f64 {
         | DType::I16
         | DType::I32
         | DType::I64 => peak(dtype),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

@@ -21,6 +21,7 @@ impl Format {
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
                 None
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 

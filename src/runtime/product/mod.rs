@@ -73,6 +73,7 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
         DType::I32 => fill(&mut out, &wrapping(a, b, shape, i32::wrapping_mul, i32::wrapping_add)),
         DType::I64 => fill(&mut out, &wrapping(a, b, shape, i64::wrapping_mul, i64::wrapping_add)),
         DType::Bool => return Err(Error::unsupported("mm", DType::Bool, "a number", "convert first")),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
     Ok(out)
 }
@@ -119,6 +120,7 @@ impl Rows {
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16 => {
                 unreachable!("products of {dtype} are not computed in rows")
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     }
 

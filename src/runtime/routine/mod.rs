@@ -1,7 +1,8 @@
 //! How does a routine run on the CPU?
 //!
-//! There is one file per kind: scans, sorts, writes by index, joined indices, random words, work on matrices, and Fourier
-//! transforms.
+//! There is one file per kind: scans, sorts, writes by index, joined indices, random words. Work on matrices and
+//! Fourier transforms have folders.
+//!
 //! Operands may have any strides and offsets. Results are dense, row-major and in new memory. The exception is a write
 //! by index, whose result may be its first operand, in any layout. Results depend on the operands alone, never on
 //! threads: scans and writes go in row-major order, and sorts are stable. Nothing here knows graphs or tensors.

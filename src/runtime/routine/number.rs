@@ -271,6 +271,7 @@ macro_rules! with_element {
                 type $T = super::elements::Truth;
                 $body
             }
+            DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
         }
     };
 }

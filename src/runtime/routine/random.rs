@@ -25,7 +25,9 @@ pub(super) fn run(mut operands: Operands<'_>) -> Result<()> {
         | DType::F16
         | DType::BF16
         | DType::F32
-        | DType::F64) => return Err(Error::invalid("plan", format!("random words of dtype {found}"))),
+        | DType::F64
+        | DType::Complex64
+        | DType::Complex128) => return Err(Error::invalid("plan", format!("random words of dtype {found}"))),
     }
     Ok(())
 }

@@ -132,6 +132,7 @@ pub(crate) fn element(random: &mut Random, dtype: DType, out: &mut Vec<u8>) {
         DType::F16 => random.next() & 0xffff,
         DType::BF16 => (float as f32).to_bits() as u64 >> 16,
         DType::F32 => (float as f32).to_bits() as u64,
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => float.to_bits(),
     };
     out.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);

@@ -178,6 +178,7 @@ fn elements(tensor: &Tensor) -> Result<Elements, String> {
         DType::F16 => Elements::Floats(read!(half::f16).map(f64::from).collect()),
         DType::BF16 => Elements::Floats(read!(half::bf16).map(f64::from).collect()),
         DType::F32 => Elements::Floats(read!(f32).map(f64::from).collect()),
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => Elements::Floats(read!(f64).collect()),
         DType::I8 => Elements::Wholes(read!(i8).map(i64::from).collect()),
         DType::I16 => Elements::Wholes(read!(i16).map(i64::from).collect()),

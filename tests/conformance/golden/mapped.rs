@@ -197,6 +197,7 @@ fn near(found: &Tensor, expected: &Tensor) -> Result<(), String> {
         DType::F16 => 5e-3,
         DType::BF16 => 4e-2,
         DType::F32 => 1e-4,
+        DType::Complex64 | DType::Complex128 => unreachable!("no case is complex"),
         DType::F64 => 1e-9,
         DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::Bool => 0.0,
     };

@@ -29,6 +29,17 @@ fn square() -> Tensor {
     Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).expect("4 numbers")
 }
 
+fn complex() -> Tensor {
+    let numbers = [num_complex::Complex32::new(1.0, 2.0), num_complex::Complex32::new(3.0, 4.0)];
+    Tensor::from_slice(&numbers, &[2]).expect("2 numbers")
+}
+
+/// Two frequencies of two windows.
+fn spectrogram() -> Tensor {
+    let numbers = [num_complex::Complex32::new(1.0, 2.0); 4];
+    Tensor::from_slice(&numbers, &[2, 2]).expect("4 numbers")
+}
+
 fn line() -> Tensor {
     Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[4]).expect("4 numbers")
 }
@@ -410,6 +421,24 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "to_vec3" as "_to_copy" => w(batch(&[1, 1, 1])).to_vec3::<f32>();
     "item" => f32::try_from(w(one()));
     "to_vec" as "_to_copy" => Vec::<f32>::try_from(w(x()));
+    "view_as_complex" => w(square()).view_as_complex();
+    "view_as_real" => w(complex()).view_as_real();
+    "real" => w(x()).real();
+    "imag" => w(complex()).imag();
+    "conj" => w(x()).conj();
+    "angle" => w(x()).angle();
+    "fft" as "fft_fft" => w(x()).fft(None, 0);
+    "ifft" as "fft_ifft" => w(x()).ifft(None, 0);
+    "rfft" as "fft_rfft" => w(x()).rfft(None, 0);
+    "irfft" as "fft_irfft" => w(x()).irfft(None, 0);
+    "fftn" as "fft_fftn" => w(x()).fftn(());
+    "ifftn" as "fft_ifftn" => w(x()).ifftn(());
+    "rfftn" as "fft_rfftn" => w(x()).rfftn(());
+    "irfftn" as "fft_irfftn" => w(x()).irfftn(());
+    "fftshift" as "fft_fftshift" => w(x()).fftshift(());
+    "ifftshift" as "fft_ifftshift" => w(x()).ifftshift(());
+    "stft" => w(line()).stft(2, 1, None);
+    "istft" => w(spectrogram()).istft(2, 1, None);
     "zeros_like" => w(x()).zeros_like();
     "ones_like" => w(x()).ones_like();
     "full_like" => w(x()).full_like(1);
@@ -454,6 +483,8 @@ pub(super) const FACTORIES: &[Method] = methods! { _w;
     "arange_of" as "arange" => Tensor::arange_of(0, 2, 1, DType::I64);
     "empty" => Tensor::empty(&[2], DType::F32);
     "eye" => Tensor::eye(2, DType::F32);
+    "complex" => Tensor::complex(&x(), &x());
+    "polar" => Tensor::polar(&x(), &x());
     "linspace" => Tensor::linspace(0.0, 1.0, 5);
     "logspace" => Tensor::logspace(0, 2, 5, 10.0);
     "tril_indices" => Tensor::tril_indices(2, 2, 0);

@@ -118,5 +118,6 @@ fn ends(dtype: DType) -> [u64; 3] {
         DType::BF16 => [bf16::ONE, bf16::NEG_INFINITY, bf16::INFINITY].map(|x| x.to_bits().into()),
         DType::F32 => [1.0, f32::NEG_INFINITY, f32::INFINITY].map(|x| x.to_bits().into()),
         DType::F64 => [1.0, f64::NEG_INFINITY, f64::INFINITY].map(f64::to_bits),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }

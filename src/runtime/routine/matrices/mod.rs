@@ -42,6 +42,7 @@ fn dense(work: MatrixWork, attrs: &[Attr], operands: Operands<'_>) -> Result<()>
         | DType::I64
         | DType::F16
         | DType::BF16) => Err(Error::invalid("plan", format!("{} of dtype {found}", work.name()))),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
     }
 }
 

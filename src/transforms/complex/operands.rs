@@ -1,0 +1,44 @@
+//! Operands of calls on complex tensors: their parts, their common dtype, their pairs.
+
+use crate::error::Result;
+use crate::ir::DType;
+use crate::ir::dtype::{PromoteOperand, PromoteRank, promote_all};
+use crate::ops::complex_numbers::as_pairs;
+use crate::tensor::handle::Tensor;
+
+/// The real and the imaginary part of a complex tensor. A real tensor has none.
+pub(super) fn parts(x: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    match x.pairs() {
+        Some(pairs) => Ok((pairs.select(-1, 0)?, Some(pairs.select(-1, 1)?))),
+        None => Ok((x.clone(), None)),
+    }
+}
+
+/// The common dtype of operands, one of which is complex.
+pub(super) fn common(operands: &[&Tensor]) -> DType {
+    let operand = |x: &&Tensor| {
+        let rank = match x.dim() {
+            _ if x.as_number().is_some() => PromoteRank::Number,
+            0 => PromoteRank::ZeroDim,
+            _ => PromoteRank::Tensor,
+        };
+        PromoteOperand { dtype: x.dtype(), rank }
+    };
+    promote_all(operands.iter().map(operand)).unwrap_or(DType::Complex64)
+}
+
+/// Operands as pairs of their common dtype.
+pub(super) fn paired<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let dtype = common(&operands);
+    let mut pairs = operands.map(Tensor::clone);
+    for x in &mut pairs {
+        *x = as_pairs(x, dtype)?;
+    }
+    Ok(pairs)
+}
+
+/// Both parts of a complex tensor, in the dtype of the parts of `dtype`.
+pub(super) fn both(x: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
+    let pairs = as_pairs(x, dtype)?;
+    Ok((pairs.select(-1, 0)?, pairs.select(-1, 1)?))
+}
