@@ -1,6 +1,7 @@
 //! Python's operators on tensors. Each is an operator of the crate; what is neither tensor nor number may know better.
 
-use crate::creation::{number_of, tensor_of};
+use crate::creation::{complex_number, complex_of, number_of, tensor_of};
+use crate::errors::OrRaise;
 use crate::operators::call_by_name;
 use crate::tensor::PyTensor;
 use pyo3::class::basic::CompareOp;
@@ -22,6 +23,9 @@ fn binary<'py>(name: &str, left: &Object<'py>, right: &Object<'py>) -> PyResult<
 fn operand<'py>(object: &Object<'py>) -> PyResult<Option<Object<'py>>> {
     if object.cast::<PyTensor>().is_ok() || number_of(object)?.is_some() {
         return Ok(Some(object.clone()));
+    }
+    if let Some(number) = complex_of(object) {
+        return PyTensor::object(object.py(), complex_number(number).or_raise(object.py())?).map(Some);
     }
     if !object.hasattr("__array_interface__")? {
         return Ok(None);

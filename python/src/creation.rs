@@ -8,7 +8,7 @@ use opfuse::device::Device;
 use opfuse::{DType, Error, Result, Scalar, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
 
 /// The most levels of nested sequences.
 const MAX_DEPTH: usize = 64;
@@ -47,6 +47,24 @@ pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     Ok(if object.hasattr("__float__")? { object.extract::<f64>().ok().map(Scalar::Float) } else { None })
 }
 
+/// The complex number that an object is: one of Python's, or a scalar of NumPy. `None` for other objects.
+pub fn complex_of(object: &Bound<'_, PyAny>) -> Option<[f64; 2]> {
+    let is_numpy = || object.get_type().name().is_ok_and(|name| name.to_string().starts_with("complex"));
+    if object.cast_exact::<PyComplex>().is_err() && !is_numpy() {
+        return None;
+    }
+    let part = |name: &str| object.getattr(name).and_then(|part| part.extract::<f64>()).ok();
+    Some([part("real")?, part("imag")?])
+}
+
+/// A complex number as a tensor without dims.
+///
+/// # Errors
+/// If there is not enough memory.
+pub fn complex_number([re, im]: [f64; 2]) -> Result<Tensor> {
+    Tensor::complex(&Tensor::scalar(re)?, &Tensor::scalar(im)?)
+}
+
 /// The number that a scalar of NumPy is, or an array of no dims.
 fn numpy_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
@@ -63,6 +81,8 @@ fn numpy_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
 struct Nested {
     sizes: Vec<usize>,
     numbers: Vec<Scalar>,
+    /// Imaginary parts, up to that of the last complex number.
+    imag: Vec<f64>,
     is_complete: bool,
 }
 
@@ -101,11 +121,23 @@ impl Nested {
             let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
             type_error(object.py(), format!("a tensor cannot be made of an object of type {class}; give numbers"))
         };
+        if let Some([re, im]) = complex_of(object) {
+            self.imag.resize(self.numbers.len(), 0.0);
+            self.imag.push(im);
+            self.numbers.push(Scalar::Float(re));
+            return Ok(());
+        }
         self.numbers.push(number_of(object)?.ok_or_else(refused)?);
         Ok(())
     }
 
-    fn into_tensor(self, dtype: Option<DType>) -> Result<Tensor> {
+    fn into_tensor(mut self, dtype: Option<DType>) -> Result<Tensor> {
+        if !self.imag.is_empty() {
+            self.imag.resize(self.numbers.len(), 0.0);
+            let real = Tensor::from_vec(self.numbers.iter().map(|number| number.as_f64()).collect(), &self.sizes)?;
+            let imag = Tensor::from_vec(self.imag, &self.sizes)?;
+            return Tensor::complex(&real, &imag)?.to_dtype(dtype.unwrap_or(DType::Complex64));
+        }
         let own = self.numbers.iter().map(|number| number.dtype()).max_by_key(|dtype| dtype.category());
         let own = own.map_or(DType::DEFAULT_FLOAT, |own| if own.is_float() { DType::DEFAULT_FLOAT } else { own });
         let dtype = dtype.unwrap_or(own);
@@ -115,7 +147,7 @@ impl Nested {
             DType::F32 => Tensor::from_vec(numbers.map(|number| number.as_f64() as f32).collect(), sizes),
             DType::F64 => Tensor::from_vec(numbers.map(|number| number.as_f64()).collect(), sizes),
             DType::Bool => Tensor::from_vec(numbers.map(|number| number.as_f64() != 0.0).collect(), sizes),
-            DType::F16 | DType::BF16 => {
+            DType::F16 | DType::BF16 | DType::Complex64 | DType::Complex128 => {
                 Tensor::from_vec(numbers.map(|number| number.as_f64()).collect(), sizes)?.to_dtype(dtype)
             }
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
@@ -183,7 +215,7 @@ fn converted_by_numpy<'py>(object: &Bound<'py, PyAny>, dtype: DType) -> PyResult
     }
     let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
     let known = if dtype == DType::BF16 { DType::F32 } else { dtype };
-    match matches!(kind.as_str(), "i" | "u" | "f") {
+    match matches!(kind.as_str(), "i" | "u" | "f" | "c") {
         true => object.call_method1("astype", (dtype_name(known),)).map(Some),
         false => Ok(None),
     }

@@ -28,7 +28,7 @@ struct Given<T> {
 impl<T: TensorStruct> Inputs<By<T>> for &Given<T> {
     fn into_parts(self) -> Result<Flat> {
         let mut flat = Flat::of(&self.first);
-        flat.tensors.extend(self.others.iter().cloned());
+        self.others.iter().for_each(|tensor| tensor.tree_flatten(&mut flat));
         Ok(flat)
     }
 }

@@ -203,12 +203,21 @@ pub fn exported<'py>(py: Python<'py>, tensor: &Tensor, is_versioned: bool) -> Py
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(free))) }
 }
 
+/// The real tensor that holds the elements: the pairs of a complex tensor.
+///
+/// # Errors
+/// If a kernel from outside fails.
+pub fn memory_of(tensor: &Tensor) -> PyResult<Tensor> {
+    let memory = if tensor.is_complex() { tensor.view_as_real() } else { Ok(tensor.clone()) };
+    memory.map_err(|error| PyBufferError::new_err(error.to_string()))
+}
+
 /// A managed tensor with a version over the tensor's memory. Whoever gets it calls its deleter, once.
 ///
 /// # Errors
 /// `BufferError` if the memory cannot be shared.
 pub fn given_away(tensor: &Tensor) -> PyResult<NonNull<Versioned>> {
-    let is_read_only = tensor.array().storage().read_only().is_some();
+    let is_read_only = memory_of(tensor)?.array().storage().read_only().is_some();
     let capsule = if is_read_only { Capsule::shared(tensor) } else { Capsule::writable(tensor) };
     let capsule = capsule.map_err(|error| PyBufferError::new_err(error.to_string()))?;
     let Ok(managed) = capsule.into_versioned() else { unreachable!("it was made with a version") };
@@ -272,6 +281,8 @@ fn dtype_of_format(format: &str) -> Option<DType> {
         "e" => DType::F16,
         "f" => DType::F32,
         "d" => DType::F64,
+        "Zf" => DType::Complex64,
+        "Zd" => DType::Complex128,
         _ => return None,
     })
 }
@@ -289,7 +300,7 @@ fn from_interface(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
                     return Err(failed);
                 }
                 let name = object.getattr("dtype")?.str()?.to_string();
-                let known: Vec<&str> = DType::ALL.into_iter().map(dtype_name).collect();
+                let known: Vec<&str> = DType::ALL.into_iter().chain(DType::COMPLEX).map(dtype_name).collect();
                 let text = format!("elements of dtype {name} are none of opfuse; say dtype= to copy them as one of");
                 return Err(type_error(py, format!("{text} {}", known.join(", "))));
             }
@@ -346,6 +357,8 @@ fn format_of(dtype: DType) -> Option<&'static CStr> {
         DType::BF16 => return None,
         DType::F32 => c"f",
         DType::F64 => c"d",
+        DType::Complex64 => c"Zf",
+        DType::Complex128 => c"Zd",
     })
 }
 
@@ -374,7 +387,8 @@ pub unsafe fn fill_buffer(slf: &Bound<'_, PyTensor>, view: *mut ffi::Py_buffer, 
     let Some(format) = format_of(tensor.dtype()) else {
         return refuse("buffers of Python know no bfloat16; convert to float32 first");
     };
-    let read_only = tensor.array().storage().read_only().is_some();
+    let memory = memory_of(tensor)?;
+    let read_only = memory.array().storage().read_only().is_some();
     if read_only && flags & ffi::PyBUF_WRITABLE != 0 {
         return refuse("the tensor's memory is read-only; take a clone() first");
     }
@@ -393,7 +407,7 @@ pub unsafe fn fill_buffer(slf: &Bound<'_, PyTensor>, view: *mut ffi::Py_buffer, 
     unsafe {
         let view = &mut *view;
         view.obj = slf.clone().into_any().into_ptr();
-        view.buf = tensor.array().ptr().cast();
+        view.buf = memory.array().ptr().cast();
         view.len = (tensor.numel() * width) as ffi::Py_ssize_t;
         view.itemsize = width as ffi::Py_ssize_t;
         view.readonly = c_int::from(read_only);

@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The names in Python, by dtype: those of NumPy and PyTorch.
-const NAMES: [(DType, &str); 10] = [
+const NAMES: [(DType, &str); 12] = [
     (DType::Bool, "bool"),
     (DType::U8, "uint8"),
     (DType::I8, "int8"),
@@ -20,10 +20,12 @@ const NAMES: [(DType, &str); 10] = [
     (DType::BF16, "bfloat16"),
     (DType::F32, "float32"),
     (DType::F64, "float64"),
+    (DType::Complex64, "complex64"),
+    (DType::Complex128, "complex128"),
 ];
 
 /// Other names that PyTorch and NumPy know.
-const ALIASES: [(&str, DType); 11] = [
+const ALIASES: [(&str, DType); 13] = [
     ("bool_", DType::Bool),
     ("byte", DType::U8),
     ("char", DType::I8),
@@ -33,6 +35,8 @@ const ALIASES: [(&str, DType); 11] = [
     ("half", DType::F16),
     ("float", DType::F32),
     ("double", DType::F64),
+    ("cfloat", DType::Complex64),
+    ("cdouble", DType::Complex128),
     ("f32", DType::F32),
     ("f64", DType::F64),
 ];
@@ -71,6 +75,12 @@ impl PyDType {
     #[getter]
     fn is_floating_point(&self) -> bool {
         self.0.is_float()
+    }
+
+    /// Whether it holds complex numbers.
+    #[getter]
+    fn is_complex(&self) -> bool {
+        self.0.is_complex()
     }
 
     fn __repr__(&self) -> String {

@@ -2,7 +2,7 @@
 //! The class `opfuse.Tensor`: what it has besides the operators, whose methods `entry.rs` adds.
 
 use crate::errors::{OrRaise, raised, type_error, value_error};
-use crate::exchange;
+use crate::exchange::{self, memory_of};
 use crate::indexing;
 use crate::names::{PyDevice, device_of, dtype_argument, dtype_name, dtype_object, dtype_of};
 use crate::operators::call_by_name;
@@ -13,7 +13,7 @@ use opfuse::{DType, Scalar, Tensor};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyList, PyTuple, PyType};
 use std::ffi::c_int;
 
 /// An n-dimensional array of one dtype.
@@ -41,6 +41,14 @@ impl PyTensor {
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         let number = self.number(py, "the truth of a tensor is ambiguous; use any() or all()")?;
         Ok(number.as_f64() != 0.0)
+    }
+
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.is_complex() && self.0.numel() == 1 {
+            return self.item(py);
+        }
+        let number = self.number(py, "use tolist()")?;
+        Ok(PyComplex::from_doubles(py, number.as_f64(), 0.0).into_any())
     }
 
     fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
@@ -194,6 +202,23 @@ impl PyTensor {
         self.0.transpose(-2, -1).or_raise(py).map(PyTensor)
     }
 
+    /// The real parts, as a view. A real tensor is its own real part.
+    #[getter]
+    fn real(&self, py: Python<'_>) -> PyResult<PyTensor> {
+        self.0.real().or_raise(py).map(PyTensor)
+    }
+
+    /// The imaginary parts of a complex tensor, as a view.
+    #[getter]
+    fn imag(&self, py: Python<'_>) -> PyResult<PyTensor> {
+        self.0.imag().or_raise(py).map(PyTensor)
+    }
+
+    /// Whether the elements are complex numbers.
+    fn is_complex(&self) -> bool {
+        self.0.is_complex()
+    }
+
     /// The number of elements.
     fn numel(&self) -> usize {
         self.0.numel()
@@ -220,20 +245,28 @@ impl PyTensor {
     }
 
     /// The address of the first element.
-    fn data_ptr(&self) -> usize {
-        self.0.array().ptr().addr()
+    fn data_ptr(&self) -> PyResult<usize> {
+        memory_of(&self.0).map(|memory| memory.array().ptr().addr())
     }
 
     /// The number of a tensor of one element, as a Python number.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.is_complex() && self.0.numel() == 1 {
+            let parts = py.detach(|| parts_of(&self.0)).or_raise(py)?;
+            return Ok(PyComplex::from_doubles(py, parts[0], parts[1]).into_any());
+        }
         scalar_object(py, self.number(py, "use tolist()")?)
     }
 
     /// The elements as nested lists of Python numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.is_complex() {
+            let parts = py.detach(|| parts_of(&self.0)).or_raise(py)?;
+            let objects = parts.chunks_exact(2).map(|part| PyComplex::from_doubles(py, part[0], part[1]).into_any());
+            return nested(py, self.0.sizes(), &mut objects.map(Ok));
+        }
         let numbers = py.detach(|| numbers_of(&self.0)).or_raise(py)?;
-        let mut numbers = numbers.into_iter();
-        nested(py, self.0.sizes(), &mut numbers)
+        nested(py, self.0.sizes(), &mut numbers.into_iter().map(|number| scalar_object(py, number)))
     }
 
     /// The tensor with another dtype or on another device; the tensor itself if nothing changes.
@@ -489,9 +522,15 @@ fn bytes_of(dense: &Tensor) -> opfuse::Result<Vec<u8>> {
     let width = dense.dtype().size();
     let mut bytes = vec![0; dense.numel() * width];
     if !bytes.is_empty() {
-        dense.array().storage().fetch(dense.storage_offset() * width, &mut bytes)?;
+        let memory = if dense.is_complex() { dense.view_as_real()? } else { dense.clone() };
+        memory.array().storage().fetch(dense.storage_offset() * width, &mut bytes)?;
     }
     Ok(bytes)
+}
+
+/// The parts of complex numbers, row-major.
+fn parts_of(tensor: &Tensor) -> opfuse::Result<Vec<f64>> {
+    tensor.detach()?.to_dtype(DType::Complex128)?.view_as_real()?.to_vec()
 }
 
 /// The elements, row-major.
@@ -502,7 +541,7 @@ fn numbers_of(tensor: &Tensor) -> opfuse::Result<Vec<Scalar>> {
         DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
             tensor.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().map(Scalar::Int).collect()
         }
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Complex64 | DType::Complex128 => {
             tensor.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(Scalar::Float).collect()
         }
     })
@@ -511,11 +550,10 @@ fn numbers_of(tensor: &Tensor) -> opfuse::Result<Vec<Scalar>> {
 fn nested<'py>(
     py: Python<'py>,
     sizes: &[usize],
-    numbers: &mut impl Iterator<Item = Scalar>,
+    numbers: &mut dyn Iterator<Item = PyResult<Bound<'py, PyAny>>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let Some((&size, inner)) = sizes.split_first() else {
-        let number = numbers.next().ok_or_else(|| value_error(py, "a tensor has too few elements".into()))?;
-        return scalar_object(py, number);
+        return numbers.next().ok_or_else(|| value_error(py, "a tensor has too few elements".into()))?;
     };
     let items = (0..size).map(|_| nested(py, inner, numbers)).collect::<PyResult<Vec<_>>>()?;
     Ok(PyList::new(py, items)?.into_any())

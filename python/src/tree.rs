@@ -31,7 +31,7 @@ impl TensorStruct for Tree {
     fn tree_flatten(&self, into: &mut Flat) {
         into.words.push(self.tensors.len() as u64);
         into.words.push(self.description);
-        into.tensors.extend(self.tensors.iter().cloned());
+        self.tensors.iter().for_each(|tensor| tensor.tree_flatten(into));
     }
 
     fn tree_unflatten(from: &mut Parts<'_>) -> Option<Tree> {

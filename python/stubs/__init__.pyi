@@ -56,6 +56,8 @@ from opfuse._opfuse import (
     bfloat16 as bfloat16,
     bool as bool,
     bool_ as bool_,
+    complex64 as complex64,
+    complex128 as complex128,
     default_generator as default_generator,
     float16 as float16,
     float32 as float32,

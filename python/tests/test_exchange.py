@@ -107,7 +107,7 @@ def test_memory_goes_back_from_any_thread():
     assert len(died) >= 5
 
 
-@pytest.mark.parametrize("bad", ["S4", "datetime64[s]", "complex64", "O", "uint16"])
+@pytest.mark.parametrize("bad", ["S4", "datetime64[s]", "clongdouble", "O", "uint16"])
 def test_unknown_dtypes(bad):
     with pytest.raises((TypeError, BufferError, ValueError)):
         opfuse.asarray(numpy.zeros(2, dtype=bad))
@@ -337,7 +337,7 @@ def test_the_c_exchange_interface_allocates():
     assert ctypes.cast(new.data, ctypes.POINTER(ctypes.c_double))[:6] == [0.0] * 6
     out.contents.deleter(out)
     for change, text in [
-        ({"code": 5}, b"class 5"),
+        ({"code": 7}, b"class 7"),
         ({"device": (2, 0)}, b"not the cpu"),
         ({"ndim": -1}, b"dims"),
         ({"shape": (ctypes.c_int64 * 2)(2, -3)}, b"negative"),
