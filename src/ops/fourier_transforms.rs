@@ -56,7 +56,8 @@ impl Tensor {
     /// ```
     /// # fn main() -> opfuse::Result<()> {
     /// let x = opfuse::Tensor::try_from([1.0, 2.0, 3.0, 4.0])?;
-    /// assert_eq!(x.fft(None, -1)?.to_string(), "[10.+0.j -2.+2.j -2.+0.j -2.-2.j]");
+    /// let pairs = x.fft(None, -1)?.view_as_real()?;
+    /// assert_eq!(pairs.to_vec::<f64>()?, [10.0, 0.0, -2.0, 2.0, -2.0, 0.0, -2.0, -2.0]);
     /// assert_eq!(x.fft(None, -1)?.ifft(None, -1)?.real()?.to_vec::<f64>()?, [1.0, 2.0, 3.0, 4.0]);
     /// # Ok(())
     /// # }
