@@ -30,9 +30,23 @@ pub(super) fn differs(from: &Flat, to: &Flat) -> Option<String> {
     }
     let is_other = |(from, to): &(&Tensor, &Tensor)| from.dtype() != to.dtype() || from.sizes() != to.sizes();
     let at = from.tensors.iter().zip(&to.tensors).position(|pair| is_other(&pair))?;
-    let text = |tensor: &Tensor| TensorType::contiguous(tensor.dtype(), tensor.sizes()).to_string();
-    let (from, to) = (text(&from.tensors[at]), text(&to.tensors[at]));
+    let (from, to) = (dense_type(&from.tensors[at]), dense_type(&to.tensors[at]));
     Some(format!("has {to} as tensor {at}, where there was {from}"))
+}
+
+/// The type of a row-major copy of a tensor.
+pub(super) fn dense_type(tensor: &Tensor) -> TensorType {
+    TensorType::contiguous(tensor.dtype(), tensor.sizes())
+}
+
+/// Checks the carry after a step of a loop.
+///
+/// # Errors
+/// If it is not like the first one.
+pub(super) fn check_carry(op: &str, init: &Flat, step: usize, carry: &Flat) -> Result<()> {
+    let Some(how) = differs(init, carry) else { return Ok(()) };
+    let what = format!("step {step} changes the carry: it {how}");
+    Err(Error::shape(op, what, "a carry keeps its structure, shapes and dtypes; cast or reshape it"))
 }
 
 /// Prints why a body runs as it is written, where that is asked for.

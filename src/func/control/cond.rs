@@ -1,15 +1,13 @@
 //! Branches by the value of a tensor.
 
 use crate::autograd::{self, Context, is_grad_enabled};
-use crate::device::Device;
 use crate::error::{Error, Reason, Result};
-use crate::func::control::carry::{differs, note, of_parts, plain_numbers_as_tensors};
-use crate::func::control::subprogram::{Subprogram, apart, fitted, is_true};
+use crate::func::control::carry::{dense_type, differs, note, of_parts, plain_numbers_as_tensors};
+use crate::func::control::subprogram::{Subprogram, fitted, is_true, results_of};
 use crate::func::control::traced::{
-    Gradients, Traced, example, not_again, reason_to_run, recorded_gradients, traced, traced_gradients,
+    Gradients, Traced, example, not_again, reason_to_run, recorded_gradients, traced, traced_gradients, zeros,
 };
-use crate::ir::{DType, Scalar, TensorType};
-use crate::ops::factories::full_on;
+use crate::ir::{DType, TensorType};
 use crate::runtime::Array;
 use crate::tensor::structure::{Flat, Words};
 use crate::tensor::{Tensor, TensorStruct};
@@ -197,10 +195,6 @@ impl Cond<'_> {
     }
 }
 
-fn dense_type(tensor: &Tensor) -> TensorType {
-    TensorType::contiguous(tensor.dtype(), tensor.sizes())
-}
-
 fn check_alike(then: &Flat, otherwise: &Flat) -> Result<()> {
     let Some(how) = differs(then, otherwise) else { return Ok(()) };
     let what = format!("the result of the second branch {how} in the first one");
@@ -260,17 +254,11 @@ impl Callee for Branch {
         let inputs = inputs.map(|(&at, ty)| fitted(operands[at].array(), ty));
         let inputs = inputs.collect::<Result<SmallVec<[Cow<'_, Array>; 8]>>>()?;
         let found = subprogram.run(&inputs.iter().map(|array| &**array).collect::<SmallVec<[&Array; 8]>>())?;
-        let given: SmallVec<[&Array; 16]> = operands.iter().map(Tensor::array).collect();
-        let mut results: Vec<Tensor> = Vec::with_capacity(self.types.len());
-        for (from, ty) in self.gives[taken].iter().zip(&self.types) {
-            let array = match *from {
-                Given::Result(at) => found[at].clone(),
-                Given::Operand(at) => operands[at].array().clone(),
-            };
-            let own = apart(array, ty, given.iter().copied().chain(results.iter().map(Tensor::array)))?;
-            results.push(Tensor::from_array(own));
-        }
-        Ok(results)
+        let array = |from: &Given| match *from {
+            Given::Result(at) => found[at].clone(),
+            Given::Operand(at) => operands[at].array().clone(),
+        };
+        results_of(self.gives[taken].iter().map(array).zip(&self.types), operands)
     }
 
     fn is_same(&self, other: &dyn Callee) -> bool {
@@ -307,7 +295,6 @@ impl autograd::Function for CondBackward {
             all.resize(saved.len(), None);
             return Ok(all);
         }
-        let zeros = |like: &Tensor| full_on(Device::CPU, like.sizes(), Scalar::Int(0), Some(like.dtype()));
         let of = || self.of.iter().map(|&at| 1 + self.n_given + at);
         let sums = of().map(|at| zeros(&operands[at])).collect::<Result<Vec<_>>>()?;
         let found = self.roots.iter().map(|&at| &gradients[at]);

@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Storage};
 use crate::error::{Error, Result};
-use crate::func::control::subprogram::{Subprogram, apart, fitted};
+use crate::func::control::subprogram::{Subprogram, fitted, refitted, results_of};
 use crate::ir::{Layout, TensorType};
 use crate::runtime::Array;
 use crate::tensor::Tensor;
@@ -129,20 +129,14 @@ impl Callee for Repeated {
             };
             for (at_result, result) in results.into_iter().take(self.subprogram.results.len()).enumerate() {
                 let ty = &self.subprogram.results[at_result];
-                let result = if result.is_of(ty) { result } else { fitted(&result, ty)?.into_owned() };
+                let result = refitted(result, ty)?;
                 match at_result.checked_sub(self.n_carry) {
                     None => carry[at_result] = result,
                     Some(y) => ys[y].put(at, &result),
                 }
             }
         }
-        let given: SmallVec<[&Array; 16]> = operands.iter().map(Tensor::array).collect();
-        let mut results: Vec<Tensor> = Vec::with_capacity(self.subprogram.results.len());
-        for (array, ty) in carry.into_iter().zip(carries) {
-            let others = given.iter().copied().chain(results.iter().map(Tensor::array));
-            let own = apart(array, ty, others)?;
-            results.push(Tensor::from_array(own));
-        }
+        let mut results = results_of(carry.into_iter().zip(carries), operands)?;
         for stacked in ys.into_iter().chain(kept) {
             results.push(stacked.tensor()?);
         }

@@ -2,7 +2,7 @@
 
 use crate::autograd::{self, is_grad_enabled};
 use crate::error::{Error, Reason, Result};
-use crate::func::control::carry::{differs, note, of_parts, plain_numbers_as_tensors};
+use crate::func::control::carry::{check_carry, dense_type, differs, note, of_parts, plain_numbers_as_tensors};
 use crate::func::control::repeated::{Repeated, in_step, stacked};
 use crate::func::control::scan_backward::{LoopBackward, call};
 use crate::func::control::traced::{Function, Gradients, Traced, example, reason_to_run, traced, traced_gradients};
@@ -198,8 +198,7 @@ impl Loop<'_> {
     /// Traces the body, and its gradients if they are wanted. The inner error says why it is not traced.
     fn captured(&self, function: Function<'_>) -> Result<Result<Recorded, Reason>> {
         let n_carry = self.init.tensors.len();
-        let dense = |tensor: &Tensor| TensorType::contiguous(tensor.dtype(), tensor.sizes());
-        let carries: Vec<TensorType> = self.init.tensors.iter().map(dense).collect();
+        let carries: Vec<TensorType> = self.init.tensors.iter().map(dense_type).collect();
         let slices = self.slice_types();
         let given = |flows: bool| {
             let carries = carries.iter().map(|ty| example(ty, flows));
@@ -334,9 +333,7 @@ impl Loop<'_> {
 
     /// Checks the carry after a step.
     fn check(&self, step: usize, carry: &Flat) -> Result<()> {
-        let Some(how) = differs(&self.init, carry) else { return Ok(()) };
-        let what = format!("step {step} changes the carry: it {how}");
-        Err(Error::shape(self.op, what, "a carry keeps its structure, shapes and dtypes; cast or reshape it"))
+        check_carry(self.op, &self.init, step, carry)
     }
 }
 

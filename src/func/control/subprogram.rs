@@ -161,13 +161,30 @@ pub(super) fn fitted<'a>(array: &'a Array, ty: &TensorType) -> Result<Cow<'a, Ar
     if array.is_of(ty) { Ok(Cow::Borrowed(array)) } else { copied(array, ty).map(Cow::Owned) }
 }
 
-/// An array of this type with the same elements, in memory that none of the others has.
+/// Like [`fitted`], for an array that is not needed any more.
 ///
 /// # Errors
 /// If there is not enough memory.
-pub(super) fn apart<'a>(array: Array, ty: &TensorType, others: impl IntoIterator<Item = &'a Array>) -> Result<Array> {
-    let is_shared = others.into_iter().any(|other| Shared::ptr_eq(other.storage(), array.storage()));
-    if !is_shared && array.is_of(ty) { Ok(array) } else { copied(&array, ty) }
+pub(super) fn refitted(array: Array, ty: &TensorType) -> Result<Array> {
+    if array.is_of(ty) { Ok(array) } else { copied(&array, ty) }
+}
+
+/// Arrays as the results of a call, of these types. None has the memory of another, or of an operand.
+///
+/// # Errors
+/// If there is not enough memory.
+pub(super) fn results_of<'a>(
+    arrays: impl IntoIterator<Item = (Array, &'a TensorType)>,
+    operands: &[Tensor],
+) -> Result<Vec<Tensor>> {
+    let mut results: Vec<Tensor> = Vec::new();
+    for (array, ty) in arrays {
+        let mut others = operands.iter().chain(&results);
+        let is_shared = others.any(|other| Shared::ptr_eq(other.array().storage(), array.storage()));
+        let own = if is_shared { copied(&array, ty) } else { refitted(array, ty) };
+        results.push(Tensor::from_array(own?));
+    }
+    Ok(results)
 }
 
 /// The truth value in an array of one.

@@ -6,6 +6,7 @@ use crate::debug;
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::modes;
 use crate::error::{Error, NotCaptured, Reason, Result};
+use crate::func::control::carry::dense_type;
 use crate::func::control::subprogram::Subprogram;
 use crate::ir::{Scalar, TensorType};
 use crate::ops::factories::full_on;
@@ -106,7 +107,7 @@ pub(super) struct Gradients<'a> {
 pub(super) fn traced_gradients(wanted: &Gradients<'_>) -> Result<Result<Traced, Reason>> {
     let Gradients { given, function, results, carried, roots, wanted, of } = *wanted;
     let of_result = |at: &usize| example(&results[*at], false);
-    let sums = of.iter().map(|tensor| example(&TensorType::contiguous(tensor.dtype(), tensor.sizes()), false));
+    let sums = of.iter().map(|tensor| example(&dense_type(tensor), false));
     let all = carried.iter().map(of_result).chain(sums).chain(given.iter().cloned().map(Ok));
     let all = all.chain(roots.iter().map(of_result)).collect::<Result<Vec<Tensor>>>()?;
     let mut is_known = true;
@@ -129,7 +130,6 @@ pub(super) fn traced_gradients(wanted: &Gradients<'_>) -> Result<Result<Traced, 
             true => vec![Vec::new(); ends.len()],
             false => contributions(&starts, &ends, &found)?,
         };
-        let zeros = |like: &Tensor| full_on(Device::CPU, like.sizes(), Scalar::Int(0), Some(like.dtype()));
         let mut totals = Vec::with_capacity(ends.len());
         for (at, (end, parts)) in ends.iter().zip(parts).enumerate() {
             let sum = at.checked_sub(carried.len()).and_then(|at| sums.get(at)).cloned();
@@ -177,6 +177,14 @@ pub(super) fn not_again(op: &str) -> Error {
     let what = "its gradient cannot be differentiated again, because the function has a derivative of its own, or a \
                 loop or branch in it; write the steps out where that is wanted";
     Error::NotImplemented { op: op.into(), what: what.into() }
+}
+
+/// Zeros of the type of a tensor.
+///
+/// # Errors
+/// If there is not enough memory.
+pub(super) fn zeros(like: &Tensor) -> Result<Tensor> {
+    full_on(Device::CPU, like.sizes(), Scalar::Int(0), Some(like.dtype()))
 }
 
 /// Row-major tensors, which are no plain numbers.

@@ -2,9 +2,9 @@
 
 use crate::autograd::is_grad_enabled;
 use crate::error::{Error, Reason, Result};
-use crate::func::control::carry::{differs, note, of_parts, plain_numbers_as_tensors};
+use crate::func::control::carry::{check_carry, dense_type, note, of_parts, plain_numbers_as_tensors};
 use crate::func::control::repeated::in_step;
-use crate::func::control::subprogram::{Subprogram, apart, fitted, is_true};
+use crate::func::control::subprogram::{Subprogram, fitted, is_true, refitted, results_of};
 use crate::func::control::traced::{Function, Traced, example, reason_to_run, traced};
 use crate::ir::{DType, TensorType};
 use crate::runtime::Array;
@@ -82,9 +82,8 @@ impl While<'_> {
 
     /// Traces condition and body. Returns the operands of the call, too. The inner error says why they are not traced.
     fn captured(&self) -> Result<Result<(Repeats, Vec<Tensor>), Reason>> {
-        let dense = |tensor: &Tensor| TensorType::contiguous(tensor.dtype(), tensor.sizes());
         let given =
-            self.init.tensors.iter().map(|tensor| example(&dense(tensor), false)).collect::<Result<Vec<_>>>()?;
+            self.init.tensors.iter().map(|tensor| example(&dense_type(tensor), false)).collect::<Result<Vec<_>>>()?;
         let carry = |tensors: &[Tensor]| self.init.with_tensors(tensors);
         let condition: Function<'_> = &|tensors| {
             let condition = (self.condition)(carry(tensors))?;
@@ -126,9 +125,7 @@ impl While<'_> {
     }
 
     fn check(&self, step: usize, carry: &Flat) -> Result<()> {
-        let Some(how) = differs(&self.init, carry) else { return Ok(()) };
-        let what = format!("step {step} changes the carry: it {how}");
-        Err(Error::shape(OP, what, "a carry keeps its structure, shapes and dtypes; cast or reshape it"))
+        check_carry(OP, &self.init, step, carry)
     }
 }
 
@@ -187,15 +184,9 @@ impl Callee for Repeats {
             check_limit(step, self.limit)?;
             let results = with(&self.body, &used)?;
             let next = results.into_iter().zip(&self.body.results);
-            carry = next.map(|(array, ty)| Ok(fitted(&array, ty)?.into_owned())).collect::<Result<_>>()?;
+            carry = next.map(|(array, ty)| refitted(array, ty)).collect::<Result<_>>()?;
         }
-        let given: SmallVec<[&Array; 16]> = operands.iter().map(Tensor::array).collect();
-        let mut results: Vec<Tensor> = Vec::with_capacity(self.n_carry);
-        for (array, ty) in carry.into_iter().zip(&self.body.results) {
-            let own = apart(array, ty, given.iter().copied().chain(results.iter().map(Tensor::array)))?;
-            results.push(Tensor::from_array(own));
-        }
-        Ok(results)
+        results_of(carry.into_iter().zip(&self.body.results), operands)
     }
 
     fn is_same(&self, other: &dyn Callee) -> bool {
