@@ -59,17 +59,13 @@ fn factor(x: &Tensor, dtype: DType) -> Result<Tensor> {
     x.to_dtype(dtype.part())?.unsqueeze(-1)
 }
 
-/// `(a + bi)(c + di) = (ac - bd) + (ad + bc)i`.
+/// A real factor scales the pairs.
 fn mul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let dtype = common(&[x, y]);
-    match (x.is_complex(), y.is_complex()) {
-        (true, true) => {
-            let ((a, b), (c, d)) = (both(x, dtype)?, both(y, dtype)?);
-            of_parts(&a.mul(&c)?.sub(&b.mul(&d)?)?, &a.mul(&d)?.add(&b.mul(&c)?)?)
-        }
-        (true, false) => of_pairs(&as_pairs(x, dtype)?.mul(&factor(y, dtype)?)?),
-        (false, _) => of_pairs(&as_pairs(y, dtype)?.mul(&factor(x, dtype)?)?),
+    if x.is_complex() && y.is_complex() {
+        return product(x, y, |x, y| x.mul(y));
     }
+    let (dtype, [z, real]) = (common(&[x, y]), if x.is_complex() { [x, y] } else { [y, x] });
+    of_pairs(&as_pairs(z, dtype)?.mul(&factor(real, dtype)?)?)
 }
 
 fn div(x: &Tensor, y: &Tensor) -> Result<Tensor> {
@@ -82,32 +78,31 @@ fn div(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 
 /// `1 / (a + bi) = (a - bi) / (a^2 + b^2)`, with both parts scaled by the greater one, so that no square overflows.
 fn reciprocal(x: &Tensor) -> Result<Tensor> {
-    let (a, b) = both(x, x.dtype())?;
+    let (a, b) = parts(x)?;
     let scale = a.abs()?.maximum(&b.abs()?)?.detach()?;
     let (a, b) = (a.div(&scale)?, b.div(&scale)?);
     let norm = a.square()?.add(&b.square()?)?.mul(&scale)?;
     of_parts(&a.div(&norm)?, &b.neg()?.div(&norm)?)
 }
 
-/// A product of matrices from products of their parts.
+/// A product from products of parts: `(a + bi)(c + di) = (ac - bd) + (ad + bc)i`.
 fn product(x: &Tensor, y: &Tensor, real: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
     // There are no complex numbers of 16-bit parts.
     let _wide = no_autocast();
     let dtype = common(&[x, y]);
     let part = |x: &Tensor| x.to_dtype(dtype.part());
-    match (parts(x)?, parts(y)?) {
-        ((a, Some(b)), (c, Some(d))) => {
-            let (a, b, c, d) = (part(&a)?, part(&b)?, part(&c)?, part(&d)?);
+    match (x.is_complex(), y.is_complex()) {
+        (true, true) => {
+            let ((a, b), (c, d)) = (both(x, dtype)?, both(y, dtype)?);
             of_parts(&real(&a, &c)?.sub(&real(&b, &d)?)?, &real(&a, &d)?.add(&real(&b, &c)?)?)
         }
-        ((a, Some(b)), (c, None)) => {
-            let c = part(&c)?;
-            of_parts(&real(&part(&a)?, &c)?, &real(&part(&b)?, &c)?)
+        (true, false) => {
+            let ((a, b), c) = (both(x, dtype)?, part(y)?);
+            of_parts(&real(&a, &c)?, &real(&b, &c)?)
         }
-        ((a, None), (c, d)) => {
-            let a = part(&a)?;
-            let im = d.map_or_else(|| real(&a, &part(&c)?)?.zeros_like(), |d| real(&a, &part(&d)?))?;
-            of_parts(&real(&a, &part(&c)?)?, &im)
+        (false, _) => {
+            let (a, (c, d)) = (part(x)?, both(y, dtype)?);
+            of_parts(&real(&a, &c)?, &real(&a, &d)?)
         }
     }
 }

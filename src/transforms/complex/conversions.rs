@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Scalar};
 use crate::ops::complex_numbers::{as_pairs, of_pairs, of_parts};
 use crate::tensor::handle::Tensor;
-use crate::transforms::complex::operands::both;
+use crate::transforms::complex::operands::parts;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -61,7 +61,7 @@ fn by_parts(
     real: impl FnOnce(&Tensor) -> Result<Tensor>,
     imag: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let (re, im) = both(x, x.dtype())?;
+    let (re, im) = parts(x)?;
     of_parts(&real(&re)?, &imag(&im)?)
 }
 

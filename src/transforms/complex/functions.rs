@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ir::Scalar;
 use crate::ops::complex_numbers::{as_pairs, of_parts};
 use crate::tensor::handle::Tensor;
-use crate::transforms::complex::operands::{both, common};
+use crate::transforms::complex::operands::{common, parts};
 use std::f64::consts::{FRAC_PI_2, LN_2, LN_10};
 
 type Function = fn(&Tensor) -> Result<Tensor>;
@@ -31,11 +31,11 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("sigmoid", |z| exp(&z.neg()?)?.add(1)?.reciprocal()),
     ("silu", |z| z.mul(&z.sigmoid()?)),
     ("sin", |z| {
-        let (re, im) = both(z, z.dtype())?;
+        let (re, im) = parts(z)?;
         of_parts(&re.sin()?.mul(&im.cosh()?)?, &re.cos()?.mul(&im.sinh()?)?)
     }),
     ("cos", |z| {
-        let (re, im) = both(z, z.dtype())?;
+        let (re, im) = parts(z)?;
         of_parts(&re.cos()?.mul(&im.cosh()?)?, &re.sin()?.mul(&im.sinh()?)?.neg()?)
     }),
     ("tan", tan),
@@ -51,7 +51,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("isnan", |z| any_part(z, Tensor::isnan)),
     ("isinf", |z| any_part(z, Tensor::isinf)),
     ("isfinite", |z| as_pairs(z, z.dtype())?.isfinite()?.all(-1, false)),
-    ("isreal", |z| both(z, z.dtype())?.1.eq(0)),
+    ("isreal", |z| parts(z)?.1.eq(0)),
     ("logical_not", |z| as_pairs(z, z.dtype())?.logical_not()?.all(-1, false)),
 ];
 
@@ -72,7 +72,7 @@ fn any_part(z: &Tensor, test: fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
 /// A function of both parts that has no slope at zero. Where gradients are recorded, zeros are left out of it, so that
 /// their gradient is zero and no NaN.
 fn with_safe_zero(z: &Tensor, function: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     if !(is_grad_enabled() && z.requires_grad()) {
         return function(&re, &im);
     }
@@ -87,26 +87,26 @@ fn abs(z: &Tensor) -> Result<Tensor> {
 
 /// `e^(a + bi) = e^a (cos b + i sin b)`.
 fn exp(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     let size = re.exp()?;
     of_parts(&size.mul(&im.cos()?)?, &size.mul(&im.sin()?)?)
 }
 
 /// `(e^a - 1) cos b - 2 sin^2(b / 2) + i e^a sin b`, which is exact near zero.
 fn expm1(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     let half = im.mul(0.5)?.sin()?.square()?.mul(2)?;
     of_parts(&re.expm1()?.mul(&im.cos()?)?.sub(&half)?, &re.exp()?.mul(&im.sin()?)?)
 }
 
 fn log(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     of_parts(&re.hypot(&im)?.log()?, &im.atan2(&re)?)
 }
 
 /// The real part is `log1p(2a + a^2 + b^2) / 2`, which is exact near zero.
 fn log1p(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     let beyond_one = re.mul(&re.add(2)?)?.add(&im.square()?)?;
     of_parts(&beyond_one.log1p()?.mul(0.5)?, &im.atan2(&re.add(1)?)?)
 }
@@ -114,7 +114,7 @@ fn log1p(z: &Tensor) -> Result<Tensor> {
 /// With `t = sqrt((|z| + |a|) / 2)`, the root is `t + i b / 2t` for `a >= 0`, and else `|b| / 2t` with `t` as the
 /// imaginary part, of the sign of `b`.
 fn sqrt(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     let root = re.hypot(&im)?.add(&re.abs()?)?.mul(0.5)?.sqrt()?;
     let is_zero = root.eq(0)?;
     let other = im.abs()?.div(&is_zero.where_(1.0, &root)?)?.mul(0.5)?;
@@ -125,7 +125,7 @@ fn sqrt(z: &Tensor) -> Result<Tensor> {
 
 /// With `t = tan a` and `u = tanh b`: `(t (1 - u^2) + i u (1 + t^2)) / (1 + t^2 u^2)`.
 fn tan(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     let (t, u) = (re.tan()?, im.tanh()?);
     let (t2, u2) = (t.square()?, u.square()?);
     let below = t2.mul(&u2)?.add(1)?;
@@ -134,7 +134,7 @@ fn tan(z: &Tensor) -> Result<Tensor> {
 
 /// `log(z + sqrt(z^2 + 1))` for numbers on the right, and by symmetry for those on the left.
 fn asinh(z: &Tensor) -> Result<Tensor> {
-    let (re, _) = both(z, z.dtype())?;
+    let (re, _) = parts(z)?;
     let sign = re.ge(0)?.where_(&re.ones_like()?, -1.0)?;
     let right = z.mul(&sign)?;
     log(&right.add(&sqrt(&right.mul(&right)?.add(1)?)?)?)?.mul(&sign)
@@ -147,13 +147,13 @@ fn atanh(z: &Tensor) -> Result<Tensor> {
 
 /// `i z`.
 fn turned(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     of_parts(&im.neg()?, &re)
 }
 
 /// `-i z`.
 fn turned_back(z: &Tensor) -> Result<Tensor> {
-    let (re, im) = both(z, z.dtype())?;
+    let (re, im) = parts(z)?;
     of_parts(&im, &re.neg()?)
 }
 

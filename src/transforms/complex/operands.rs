@@ -6,14 +6,6 @@ use crate::ir::dtype::{PromoteOperand, PromoteRank, promote_all};
 use crate::ops::complex_numbers::as_pairs;
 use crate::tensor::handle::Tensor;
 
-/// The real and the imaginary part of a complex tensor. A real tensor has none.
-pub(super) fn parts(x: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
-    match x.pairs() {
-        Some(pairs) => Ok((pairs.select(-1, 0)?, Some(pairs.select(-1, 1)?))),
-        None => Ok((x.clone(), None)),
-    }
-}
-
 /// The common dtype of operands, one of which is complex.
 pub(super) fn common(operands: &[&Tensor]) -> DType {
     let operand = |x: &&Tensor| {
@@ -41,4 +33,9 @@ pub(super) fn paired<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; 
 pub(super) fn both(x: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
     let pairs = as_pairs(x, dtype)?;
     Ok((pairs.select(-1, 0)?, pairs.select(-1, 1)?))
+}
+
+/// Both parts of a complex tensor.
+pub(super) fn parts(z: &Tensor) -> Result<(Tensor, Tensor)> {
+    both(z, z.dtype())
 }

@@ -7,7 +7,7 @@ use crate::ir::{DType, Scalar};
 use crate::ops::factories::full_on;
 use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
-use crate::transforms::complex::operands::both;
+use crate::transforms::complex::operands::parts;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -49,7 +49,7 @@ fn product(x: &Tensor, dim: i64, keepdim: bool, dtype: Option<DType>) -> Result<
 
 /// The variance of the real parts plus that of the imaginary parts, which is a real number.
 fn variance(x: &Tensor, dims: Option<&[i64]>, correction: Option<Scalar>, keepdim: bool) -> Result<Tensor> {
-    let (re, im) = both(x, x.dtype())?;
+    let (re, im) = parts(x)?;
     let (dims, correction) = (dims.unwrap_or_default(), correction.unwrap_or(Scalar::Int(1)));
     re.var(dims, correction, keepdim)?.add(&im.var(dims, correction, keepdim)?)
 }
