@@ -207,9 +207,12 @@ pub fn exported<'py>(py: Python<'py>, tensor: &Tensor, is_versioned: bool) -> Py
 ///
 /// # Errors
 /// If a kernel from outside fails.
-pub fn memory_of(tensor: &Tensor) -> PyResult<Tensor> {
-    let memory = if tensor.is_complex() { tensor.view_as_real() } else { Ok(tensor.clone()) };
-    memory.map_err(|error| PyBufferError::new_err(error.to_string()))
+pub fn memory_of(tensor: &Tensor) -> opfuse::Result<Tensor> {
+    if tensor.is_complex() { tensor.view_as_real() } else { Ok(tensor.clone()) }
+}
+
+fn no_buffer(error: opfuse::Error) -> PyErr {
+    PyBufferError::new_err(error.to_string())
 }
 
 /// A managed tensor with a version over the tensor's memory. Whoever gets it calls its deleter, once.
@@ -217,9 +220,9 @@ pub fn memory_of(tensor: &Tensor) -> PyResult<Tensor> {
 /// # Errors
 /// `BufferError` if the memory cannot be shared.
 pub fn given_away(tensor: &Tensor) -> PyResult<NonNull<Versioned>> {
-    let is_read_only = memory_of(tensor)?.array().storage().read_only().is_some();
+    let is_read_only = memory_of(tensor).map_err(no_buffer)?.array().storage().read_only().is_some();
     let capsule = if is_read_only { Capsule::shared(tensor) } else { Capsule::writable(tensor) };
-    let capsule = capsule.map_err(|error| PyBufferError::new_err(error.to_string()))?;
+    let capsule = capsule.map_err(no_buffer)?;
     let Ok(managed) = capsule.into_versioned() else { unreachable!("it was made with a version") };
     Ok(managed)
 }
@@ -300,7 +303,7 @@ fn from_interface(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
                     return Err(failed);
                 }
                 let name = object.getattr("dtype")?.str()?.to_string();
-                let known: Vec<&str> = DType::ALL.into_iter().chain(DType::COMPLEX).map(dtype_name).collect();
+                let known: Vec<&str> = DType::real_and_complex().map(dtype_name).collect();
                 let text = format!("elements of dtype {name} are none of opfuse; say dtype= to copy them as one of");
                 return Err(type_error(py, format!("{text} {}", known.join(", "))));
             }
@@ -387,7 +390,7 @@ pub unsafe fn fill_buffer(slf: &Bound<'_, PyTensor>, view: *mut ffi::Py_buffer, 
     let Some(format) = format_of(tensor.dtype()) else {
         return refuse("buffers of Python know no bfloat16; convert to float32 first");
     };
-    let memory = memory_of(tensor)?;
+    let memory = memory_of(tensor).map_err(no_buffer)?;
     let read_only = memory.array().storage().read_only().is_some();
     if read_only && flags & ffi::PyBUF_WRITABLE != 0 {
         return refuse("the tensor's memory is read-only; take a clone() first");

@@ -245,8 +245,8 @@ impl PyTensor {
     }
 
     /// The address of the first element.
-    fn data_ptr(&self) -> PyResult<usize> {
-        memory_of(&self.0).map(|memory| memory.array().ptr().addr())
+    fn data_ptr(&self, py: Python<'_>) -> PyResult<usize> {
+        memory_of(&self.0).map(|memory| memory.array().ptr().addr()).or_raise(py)
     }
 
     /// The number of a tensor of one element, as a Python number.
@@ -522,8 +522,7 @@ fn bytes_of(dense: &Tensor) -> opfuse::Result<Vec<u8>> {
     let width = dense.dtype().size();
     let mut bytes = vec![0; dense.numel() * width];
     if !bytes.is_empty() {
-        let memory = if dense.is_complex() { dense.view_as_real()? } else { dense.clone() };
-        memory.array().storage().fetch(dense.storage_offset() * width, &mut bytes)?;
+        memory_of(dense)?.array().storage().fetch(dense.storage_offset() * width, &mut bytes)?;
     }
     Ok(bytes)
 }

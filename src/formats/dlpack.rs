@@ -456,8 +456,7 @@ fn code_of(dtype: DType) -> (u8, u8) {
 }
 
 fn dtype_of(tensor: &Description) -> Result<DType, String> {
-    let mut all = DType::ALL.into_iter().chain(DType::COMPLEX);
-    let found = all.find(|&dtype| code_of(dtype) == (tensor.code, tensor.bits));
+    let found = DType::real_and_complex().find(|&dtype| code_of(dtype) == (tensor.code, tensor.bits));
     found.filter(|_| tensor.lanes == 1).ok_or_else(|| {
         let (code, bits, lanes) = (tensor.code, tensor.bits, tensor.lanes);
         format!("numbers of class {code} with {bits} bits and {lanes} lanes are none of opfuse; convert them first")

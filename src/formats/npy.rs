@@ -158,8 +158,7 @@ pub(super) fn parse_header(bytes: &[u8], len: usize) -> Result<Array, String> {
 /// The dtype of a code such as `<f4`, and whether its bytes are swapped.
 fn dtype_of(descr: &str) -> Result<(DType, bool), String> {
     let (order, code) = descr.split_at_checked(1).unwrap_or_default();
-    let mut all = DType::ALL.into_iter().chain(DType::COMPLEX);
-    let dtype = all.find(|&dtype| descr_of(dtype).is_some_and(|known| &known[1..] == code));
+    let dtype = DType::real_and_complex().find(|&dtype| descr_of(dtype).is_some_and(|known| &known[1..] == code));
     let Some(dtype) = dtype.filter(|_| matches!(order, "<" | ">" | "=" | "|")) else {
         let what =
             if code.starts_with('O') { "holds pickled objects, which are not read" } else { "is none of opfuse" };

@@ -65,6 +65,11 @@ impl DType {
     /// The dtypes of complex numbers. Their tensors are pairs of real numbers ([`crate::Tensor::view_as_real`]).
     pub const COMPLEX: [DType; 2] = [DType::Complex64, DType::Complex128];
 
+    /// Every dtype: those of [`DType::ALL`], then those of [`DType::COMPLEX`].
+    pub fn real_and_complex() -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().chain(DType::COMPLEX)
+    }
+
     /// The dtype of factories that are given none, and of integers that are converted to floating point.
     pub const DEFAULT_FLOAT: DType = DType::F32;
 
@@ -99,7 +104,7 @@ impl DType {
 
     /// The dtype of that short name.
     pub fn from_name(name: &str) -> Option<DType> {
-        DType::ALL.into_iter().chain(DType::COMPLEX).find(|dtype| dtype.name() == name)
+        DType::real_and_complex().find(|dtype| dtype.name() == name)
     }
 
     /// The category that promotion sees.
@@ -124,38 +129,16 @@ impl DType {
 
     /// The dtype of the real and the imaginary part of a complex number. Any other dtype is its own.
     pub const fn part(self) -> DType {
-        match self {
-            DType::Complex64 => DType::F32,
-            DType::Complex128 => DType::F64,
-            DType::Bool
-            | DType::U8
-            | DType::I8
-            | DType::I16
-            | DType::I32
-            | DType::I64
-            | DType::F16
-            | DType::BF16
-            | DType::F32
-            | DType::F64 => self,
+        match (self.is_complex(), self.size()) {
+            (true, 8) => DType::F32,
+            (true, _) => DType::F64,
+            (false, _) => self,
         }
     }
 
     /// The dtype of complex numbers that hold such parts: `complex128` for f64, else `complex64`.
     pub const fn complex(self) -> DType {
-        match self.part() {
-            DType::F64 => DType::Complex128,
-            DType::Bool
-            | DType::U8
-            | DType::I8
-            | DType::I16
-            | DType::I32
-            | DType::I64
-            | DType::F16
-            | DType::BF16
-            | DType::F32
-            | DType::Complex64
-            | DType::Complex128 => DType::Complex64,
-        }
+        if matches!(self.part(), DType::F64) { DType::Complex128 } else { DType::Complex64 }
     }
 
     /// What a kernel does with a complex dtype. It never gets one: graphs and storages hold the parts of complex
