@@ -5,19 +5,15 @@
 prints a table in Markdown. WORKER is the executable of `benches/fourier.rs`. Rows run in turns; the best of several rounds counts.
 """
 
-import subprocess
-import sys
-
 import numpy as np
 import scipy.fft
 import torch
 
-from timing import best
+from timing import compare
 
 ROWS = ["fft 1x1048576", "fft 1000x1024", "fft-0 1024x1024", "fft2 1024x1024", "fft 1000x1000", "fft 100x10007",
         "rfft 1x1048576", "rfft 1000x1024", "rfft-0 1024x1024", "rfft2 1024x1024", "rfft 1000x1001",
         "irfft 1x1048576", "irfft 1000x1024", "irfft-0 1024x1024"]
-ROUNDS = 3
 
 
 def operand(name, rows, columns, dtype):
@@ -51,27 +47,14 @@ def of_torch(name, x, rows, columns):
     return lambda: function(x, n=count, dim=dim)
 
 
-def main():
-    worker, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1
-    print("| row | dtype | threads | opfuse, us | torch, us | scipy, us | best of others / opfuse |")
-    print("|---|---|---|---|---|---|---|")
-    for row in ROWS:
-        name, sizes = row.split()
-        rows, columns = map(int, sizes.split("x"))
-        for dtype in ("f32", "f64"):
-            x = operand(name, rows, columns, np.float32 if dtype == "f32" else np.float64)
-            for threads in (1, 2):
-                torch.set_num_threads(threads)
-                calls = [of_torch(name, x, rows, columns), of_scipy(name, x, rows, columns, threads)]
-                found = [float("inf")] * 3
-                for _ in range(ROUNDS):
-                    words = [worker, row, dtype, str(threads), str(max(1, round(seconds)))]
-                    own = float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-                    times = [own] + [best(call, seconds) for call in calls]
-                    found = [min(pair) for pair in zip(found, times)]
-                own, *others = found
-                print(f"| {row} | {dtype} | {threads} | {own:.0f} | {others[0]:.0f} | {others[1]:.0f} | "
-                      f"{min(others) / own:.2f} |", flush=True)
+def calls_of(name, sizes, dtype):
+    x = operand(name, *sizes, np.dtype(dtype))
+
+    def calls(threads):
+        torch.set_num_threads(threads)
+        return [of_torch(name, x, *sizes), of_scipy(name, x, *sizes, threads)]
+
+    return calls
 
 
-main()
+compare(ROWS, "scipy", calls_of)

@@ -1,15 +1,12 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figure")]
-//! The worker of `scripts/fourier.sh`: times one row of Fourier transforms.
-//!
-//! `fourier ROW DTYPE THREADS SECONDS` prints the microseconds of the fastest call within so many seconds, after two
-//! calls that are not counted. A row is a transform and sizes. `fft 1000x1024` transforms 1000 lines, `fft-0` goes
-//! along the first dim, and `fft2` along both.
+//! The worker of `scripts/fourier.sh`: Fourier transforms ([`worker`]). `fft 1000x1024` transforms 1000 lines, `fft-0`
+//! goes along the first dim, and `fft2` along both.
 
-use opfuse::device::pool;
+mod worker;
+
 use opfuse::dispatch::{Dispatcher, Stack, Value};
 use opfuse::{DType, Error, Result, Tensor};
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use worker::Call;
 
 /// Calls a row of the op table whose arguments are a tensor, a dim, `middle` and a scale.
 fn call(name: &str, x: &Tensor, dim: i64, middle: Value, scale: f64) -> Result<Tensor> {
@@ -61,40 +58,12 @@ fn run(name: &str, x: &Tensor, [rows, columns]: [usize; 2]) -> Result<Tensor> {
     }
 }
 
-fn sizes(row: &str) -> Option<(&str, [usize; 2])> {
-    let (name, sizes) = row.split_once(' ')?;
-    let (rows, columns) = sizes.split_once('x')?;
-    Some((name, [rows.parse().ok()?, columns.parse().ok()?]))
+fn row(name: &str, sizes: [usize; 2], dtype: DType) -> Result<Call> {
+    let x = operand(name, sizes, dtype)?;
+    let name = name.to_owned();
+    Ok(Box::new(move || run(&name, &x, sizes)))
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    if words.is_empty() {
-        println!("scripts/fourier.sh compares with PyTorch and SciPy");
-        return Ok(());
-    }
-    let [row, dtype, threads, seconds] = &words[..] else {
-        return Err(Error::argument("fourier", "usage: fourier ROW DTYPE THREADS SECONDS"));
-    };
-    let misread = |_| Error::argument("fourier", "THREADS and SECONDS are whole numbers");
-    let threads: usize = threads.parse().map_err(misread)?;
-    let seconds: u64 = seconds.parse().map_err(misread)?;
-    let (name, sizes) = sizes(row).ok_or_else(|| Error::argument("fourier", format!("{row} has no sizes")))?;
-    let x = operand(name, sizes, if dtype == "f32" { DType::F32 } else { DType::F64 })?;
-    let best = pool::with_threads(threads, || -> Result<Duration> {
-        let (begin, mut best) = (Instant::now(), Duration::MAX);
-        for call in 0.. {
-            let start = Instant::now();
-            black_box(run(name, &x, sizes)?);
-            if call >= 2 {
-                best = best.min(start.elapsed());
-                if begin.elapsed() > Duration::from_secs(seconds) {
-                    break;
-                }
-            }
-        }
-        Ok(best)
-    })?;
-    println!("{:.2}", best.as_secs_f64() * 1e6);
-    Ok(())
+    worker::run("fourier", "PyTorch and SciPy", row)
 }

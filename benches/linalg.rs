@@ -1,13 +1,12 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figure")]
-//! The worker of `scripts/linalg.sh`: times one row of linear algebra.
+//! The worker of `scripts/linalg.sh`: linear algebra ([`worker`]). `cholesky 500x64` has 500 matrices of order 64.
 //!
-//! `linalg ROW DTYPE THREADS SECONDS` prints the microseconds of the fastest call within so many seconds, after two
-//! calls that are not counted. The matrices are `X Xᵀ / n + 1`, of numbers that the other workers have too.
+//! The matrices are `X Xᵀ / n + 1`, of numbers that the other workers have too.
 
-use opfuse::device::pool;
+mod worker;
+
 use opfuse::{DType, Error, Result, Tensor};
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use worker::Call;
 
 /// Numbers between -1 and 1 from a recurrence that NumPy computes too.
 fn numbers(count: usize) -> Vec<f64> {
@@ -26,8 +25,8 @@ fn matrices(sizes: &[usize], dtype: DType) -> Result<Tensor> {
     a.to_dtype(dtype)
 }
 
-fn run(row: &str, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    match row.split(' ').next().unwrap_or(row) {
+fn run(name: &str, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    match name {
         "cholesky" => a.linalg_cholesky(false),
         "solve" => a.linalg_solve(b),
         "inv" => a.linalg_inv(),
@@ -40,42 +39,13 @@ fn run(row: &str, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `cholesky 500x64` has 500 matrices of order 64.
-fn sizes(row: &str) -> Option<[usize; 3]> {
-    let (count, order) = row.split_once(' ')?.1.split_once('x')?;
-    let (count, order) = (count.parse().ok()?, order.parse().ok()?);
-    Some([count, order, order])
+fn call(name: &str, [count, order]: [usize; 2], dtype: DType) -> Result<Call> {
+    let a = matrices(&[count, order, order], dtype)?;
+    let b = Tensor::from_slice(&numbers(count * order), &[count, order, 1])?.to_dtype(dtype)?;
+    let name = name.to_owned();
+    Ok(Box::new(move || run(&name, &a, &b)))
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    if words.is_empty() {
-        println!("scripts/linalg.sh compares with PyTorch and NumPy");
-        return Ok(());
-    }
-    let [row, dtype, threads, seconds] = &words[..] else {
-        return Err(Error::argument("linalg", "usage: linalg ROW DTYPE THREADS SECONDS"));
-    };
-    let misread = |_| Error::argument("linalg", "THREADS and SECONDS are whole numbers");
-    let (threads, seconds): (usize, u64) = (threads.parse().map_err(misread)?, seconds.parse().map_err(misread)?);
-    let sizes = sizes(row).ok_or_else(|| Error::argument("linalg", format!("{row} has no sizes")))?;
-    let dtype = if dtype == "f32" { DType::F32 } else { DType::F64 };
-    let a = matrices(&sizes, dtype)?;
-    let b = Tensor::from_slice(&numbers(sizes[0] * sizes[1]), &[sizes[0], sizes[1], 1])?.to_dtype(dtype)?;
-    let best = pool::with_threads(threads, || -> Result<Duration> {
-        let (begin, mut best) = (Instant::now(), Duration::MAX);
-        for call in 0.. {
-            let start = Instant::now();
-            black_box(run(row, &a, &b)?);
-            if call >= 2 {
-                best = best.min(start.elapsed());
-                if begin.elapsed() > Duration::from_secs(seconds) {
-                    break;
-                }
-            }
-        }
-        Ok(best)
-    })?;
-    println!("{:.2}", best.as_secs_f64() * 1e6);
-    Ok(())
+    worker::run("linalg", "PyTorch and NumPy", call)
 }
