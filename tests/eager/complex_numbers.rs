@@ -29,11 +29,21 @@ fn generic() -> Result<Tensor> {
 }
 
 fn check(what: &str, found: &Tensor, expected: impl IntoIterator<Item = Complex64>) -> Result<()> {
+    check_within(1e-13, what, found, expected)
+}
+
+/// Checks elements to an error relative to `1 + |expected|`.
+pub(crate) fn check_within(
+    error: f64,
+    what: &str,
+    found: &Tensor,
+    expected: impl IntoIterator<Item = Complex64>,
+) -> Result<()> {
     let found = found.to_vec::<Complex64>()?;
     let expected: Vec<Complex64> = expected.into_iter().collect();
     assert_eq!(found.len(), expected.len(), "{what}");
     for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let is_near = (found - expected).norm() <= 1e-13 * (1.0 + expected.norm()) || found == expected;
+        let is_near = (found - expected).norm() <= error * (1.0 + expected.norm()) || found == expected;
         assert!(is_near, "{what}, element {at}: {found} is not {expected}");
     }
     Ok(())

@@ -1,17 +1,12 @@
 //! Fourier transforms and spectrograms against their definition.
 
+use crate::complex_numbers::check_within;
 use num_complex::Complex64;
 use opfuse::autograd::gradcheck;
 use opfuse::{DType, Result, Tensor, compile};
 
 fn check(what: &str, found: &Tensor, expected: impl IntoIterator<Item = Complex64>) -> Result<()> {
-    let found = found.to_vec::<Complex64>()?;
-    let expected: Vec<Complex64> = expected.into_iter().collect();
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert!((found - expected).norm() <= 1e-12 * (1.0 + expected.norm()), "{what}, {at}: {found}, not {expected}");
-    }
-    Ok(())
+    check_within(1e-12, what, found, expected)
 }
 
 /// Real numbers without a pattern.
