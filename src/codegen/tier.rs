@@ -128,7 +128,7 @@ fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
     // The vm spreads the blocks of a few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
-    !(is_long && has_angles(kernel))
+    !(is_long && has_angles(kernel) && !native::skips_reduction(kernel))
         && one_line
         && !few_rows
         && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
@@ -137,11 +137,13 @@ fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 /// Whether machine code for wide vectors runs the kernel faster than the vm, with vectors along the rows.
 fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let fills_vectors = geometry.rows.last().is_some_and(|&rows| rows >= LEAST_ROWS);
-    fills_vectors && !has_angles(kernel) && x64::declined_along_rows(level, kernel, &geometry.classes(kernel)).is_none()
+    // Sweeps have no folds, so they skip the range reduction of angles.
+    let reduces_angles = has_angles(kernel) && has_gathers(kernel);
+    fills_vectors && !reduces_angles && x64::declined_along_rows(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
-/// Whether there are functions of angles. The vm skips the range reduction of huge ones if there are none, which takes
-/// machine code five times as long as the rest.
+/// Whether there are functions of angles. To reduce all of them like huge ones takes machine code five times as long as
+/// the rest. The vm never does.
 fn has_angles(kernel: &Kernel) -> bool {
     let is_angle = |kind: &Kind| matches!(kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan));
     kernel.insts.iter().any(|inst| is_angle(&inst.kind))

@@ -4,8 +4,11 @@
 //! value of the whole kernel. Operands have smaller numbers than users. A node knows its level, its pass (as in
 //! [`Kernel::passes`]) and whether it is uniform.
 //!
-//! No algebraic rewriting happens here. But an exponential has two bodies with the same bits, and gets the shorter one
-//! where the sign that [`signs`](super::signs) finds for its argument allows it.
+//! No algebraic rewriting happens here. But some functions have a shorter body with the same bits:
+//!
+//! - an exponential, where the sign that [`signs`](super::signs) finds for its argument allows it;
+//! - functions of angles, in a form for elements whose angles are all small. Its code checks that
+//!   ([`Flat::all_small`]), and leaves other elements to the usual form.
 
 use super::signs;
 use crate::codegen::geometry::Class;
@@ -64,6 +67,16 @@ pub(in crate::codegen) struct FlatNode {
     pub(in crate::codegen) uniform: bool,
 }
 
+/// The angles that functions of angles are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Angles {
+    /// All.
+    #[default]
+    All,
+    /// Small ones, if they differ by element.
+    Small,
+}
+
 /// The nodes of a kernel, and those that are its outputs.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Flat {
@@ -74,6 +87,12 @@ pub(in crate::codegen) struct Flat {
     /// The f32 divisions of `tanh`: 1 or less, over a sum from 1 to 2^27, in a difference that absorbs an error of one
     /// last place.
     pub(in crate::codegen) tanh_quotients: Vec<FlatNodeId>,
+    /// Whether the angles are as small as this form of the kernel takes them to be, if it is such a form.
+    pub(in crate::codegen) all_small: Option<FlatNodeId>,
+    /// Whether there are functions of angles that differ by element.
+    pub(in crate::codegen) has_angles: bool,
+    /// What these are expanded to.
+    angles: Angles,
     /// A hash table with open addressing: the numbers of nodes, for value numbering. [`NONE`] is an empty place.
     table: Vec<FlatNodeId>,
 }
@@ -81,7 +100,16 @@ pub(in crate::codegen) struct Flat {
 impl Flat {
     /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
     pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
-        let mut flat = Flat { nodes: Arena::with_capacity(LEAST_PLACES / 2), ..Flat::default() };
+        Flat::of_angles(Angles::All, kernel, classes)
+    }
+
+    /// The form of `kernel` for elements whose angles are small.
+    pub(in crate::codegen) fn of_small_angles(kernel: &Kernel, classes: &[Class]) -> Flat {
+        Flat::of_angles(Angles::Small, kernel, classes)
+    }
+
+    fn of_angles(angles: Angles, kernel: &Kernel, classes: &[Class]) -> Flat {
+        let mut flat = Flat { nodes: Arena::with_capacity(LEAST_PLACES / 2), angles, ..Flat::default() };
         let mut ids: Vec<FlatNodeId> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
             let args: SmallVec<[FlatNodeId; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
@@ -103,6 +131,11 @@ impl Flat {
         }
         flat.outputs = kernel.outputs.iter().map(|output| ids[output.value.index()]).collect();
         flat
+    }
+
+    /// The values that its loops compute for their own sake.
+    pub(in crate::codegen) fn roots(&self) -> impl Iterator<Item = FlatNodeId> {
+        self.outputs.iter().copied().chain(self.all_small)
     }
 
     /// The literal of a node, if it is one.
@@ -142,7 +175,11 @@ impl Flat {
 
     fn func(&mut self, func: Func, args: &[FlatNodeId], ty: Ty) -> FlatNodeId {
         let is_short = func == Func::Exp && signs::is_not_positive(self, args[0]);
-        let body = if is_short { short_exp(ty) } else { func_body(func, ty) };
+        let body = match self.of_small_angle(func, args, ty) {
+            Some(body) => body,
+            None if is_short => short_exp(ty),
+            None => func_body(func, ty),
+        };
         let mut ids: Vec<FlatNodeId> = Vec::with_capacity(body.insts.len());
         for inst in &body.insts {
             let operands: SmallVec<[FlatNodeId; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
@@ -157,6 +194,24 @@ impl Flat {
             }
         }
         ids[body.results[0].index()]
+    }
+
+    /// The body of a function of angles, if they differ by element and are taken to be small. That they are is noted.
+    fn of_small_angle(&mut self, func: Func, args: &[FlatNodeId], ty: Ty) -> Option<&'static Body> {
+        let (body, most) = small_angles(func, ty).as_ref()?;
+        let is_by_element = self.nodes[args[0]].level == Level::Full && !self.nodes[args[0]].uniform;
+        self.has_angles |= is_by_element;
+        if self.angles == Angles::All || !is_by_element {
+            return None;
+        }
+        let size = self.prim(Prim::Abs, SmallVec::from_slice(args), ty);
+        let most = self.lit(*most);
+        let is_small = self.prim(Prim::Le, SmallVec::from_slice(&[size, most]), Ty::Bool);
+        self.all_small = Some(match self.all_small {
+            Some(others) => self.prim(Prim::And, SmallVec::from_slice(&[others, is_small]), Ty::Bool),
+            None => is_small,
+        });
+        Some(body)
     }
 
     fn node(&mut self, op: FlatOp, args: SmallVec<[FlatNodeId; 3]>, ty: Ty, level: Level, uniform: bool) -> FlatNodeId {
@@ -209,6 +264,13 @@ const LEAST_PLACES: usize = 512;
 fn func_body(func: Func, ty: Ty) -> &'static Body {
     static BODIES: [[OnceLock<Body>; 2]; Func::ALL.len()] = [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
     BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| func.body(ty))
+}
+
+/// The body of a function of angles for small ones, and the greatest of these.
+fn small_angles(func: Func, ty: Ty) -> &'static Option<(Body, Lit)> {
+    static BODIES: [[OnceLock<Option<(Body, Lit)>>; 2]; Func::ALL.len()] =
+        [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
+    BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| Body::of_small_angles(func, ty))
 }
 
 /// The body of the exponential for arguments that are not positive.

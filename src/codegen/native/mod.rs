@@ -48,7 +48,7 @@ pub(super) use launch::LaunchShape;
 pub use program::NativeProgram;
 
 use super::geometry::Class;
-use super::kernel::{Kernel, Kind, Source};
+use super::kernel::{Inst, Kernel, Kind, Source};
 use crate::error::{Reason, TierLimit};
 use code::Code;
 use flat::Flat;
@@ -56,6 +56,9 @@ use passes::{Keep, Passes};
 
 /// Compiles a kernel whose accesses have these classes along the vector loop.
 pub(super) type Compile = fn(&Kernel, &[Class], Manner) -> Result<(Code, LaunchShape), Reason>;
+
+/// A form of a kernel: its nodes, and the loops over them.
+pub(super) type Form = (Flat, Passes);
 
 /// How code accesses memory: its stores, and the shape of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,7 +102,7 @@ pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
 ///
 /// # Errors
 /// The reason why no machine code is made for it.
-pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passes), Reason> {
+pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<Form, Reason> {
     if let Some(reason) = declined(kernel) {
         return Err(reason);
     }
@@ -107,6 +110,25 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
     let passes = Passes::new(&flat, once, Keep::Expensive);
     Ok((flat, passes))
+}
+
+/// The form of `kernel` for elements whose angles are small, and its loops, if it has angles. Its code checks them
+/// ([`Flat::all_small`]), and needs the `usual` form beside it.
+///
+/// There is none for folds, which would take some elements twice, nor for gathers.
+pub(super) fn for_small_angles(kernel: &Kernel, classes: &[Class], usual: &Flat) -> Option<Form> {
+    if !usual.has_angles || !skips_reduction(kernel) {
+        return None;
+    }
+    let flat = Flat::of_small_angles(kernel, classes);
+    let passes = Passes::new(&flat, |_| false, Keep::Expensive);
+    Some((flat, passes))
+}
+
+/// Whether code may skip the range reduction of huge angles where there are none.
+pub(super) fn skips_reduction(kernel: &Kernel) -> bool {
+    let is_other = |inst: &Inst| matches!(inst.kind, Kind::Fold(_) | Kind::Gather(_));
+    !kernel.insts.iter().any(is_other)
 }
 
 /// What a launch of `kernel` must know.

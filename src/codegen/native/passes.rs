@@ -73,7 +73,7 @@ impl Passes {
         let n_passes = flat.nodes.entities().map(|node| node.pass).max().unwrap_or(0) + 1;
         let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
         all.passes.resize_with(n_passes, Pass::default);
-        let needed = closure(flat, &flat.outputs, |_| true);
+        let needed = closure(flat, &flat.roots().collect::<Vec<_>>(), |_| true);
         for &id in &needed {
             if matches!(flat.nodes[id].op, FlatOp::Fold(_)) {
                 all.passes[flat.nodes[id].pass - 1].folds.push(id);
@@ -128,7 +128,8 @@ impl Passes {
 
     fn roots(&self, flat: &Flat, pass: usize) -> Vec<FlatNodeId> {
         let folds = self.passes[pass].folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied());
-        folds.chain(self.passes[pass].stores.iter().map(|&slot| flat.outputs[slot])).collect()
+        let condition = flat.all_small.filter(|&id| flat.nodes[id].pass == pass);
+        folds.chain(self.passes[pass].stores.iter().map(|&slot| flat.outputs[slot])).chain(condition).collect()
     }
 
     fn first_pass_with(&self, id: FlatNodeId, before: usize) -> Option<usize> {

@@ -3,8 +3,9 @@
 use super::code::{Address, BasicBlock, Class, Inst, Minus, Op, Origin, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
-use super::encoder::{Encoder, Width};
+use super::encoder::{Encoder, Label, Width};
 use super::folds::{Fold, Partial, n_groups};
+use super::frame::Frame;
 use super::gathers::{self, Gathers};
 use super::level::Level;
 use super::opcode;
@@ -14,11 +15,14 @@ use super::select::{BlockShape, Select, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
-use crate::codegen::native::passes::Pass;
+use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{Manner, Stores, streamed};
 use crate::ir::scalar::{Lit, Prim, Ty};
 use crate::ir::{DType, SideTable};
 use smallvec::SmallVec;
+
+/// Bytes of a row value in the frame.
+const SLOT_BYTES: i32 = 16;
 
 /// What blocks need of the function that they are part of.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub(super) struct FunctionContext<'a> {
     pub(super) narrow: i32,
     /// What its gathers need.
     pub(super) gathers: Gathers,
+    /// Where the loops go on with elements whose angles are not [all small](Flat::all_small).
+    pub(super) exit: Option<Label>,
 }
 
 /// Which elements an iteration of a loop works on.
@@ -56,6 +62,37 @@ pub(super) enum Elements {
     All,
     /// The remaining ones, as the mask or number in the frame says.
     Tail,
+}
+
+impl<'a> FunctionContext<'a> {
+    /// What blocks of another form of the kernel need, which has the same accesses and no gathers.
+    pub(super) fn of_other_form(&self, flat: &'a Flat) -> FunctionContext<'a> {
+        FunctionContext {
+            flat,
+            shown: flat.shown_payloads(),
+            slots: SideTable::with_len(flat.nodes.len(), || None),
+            distances: self.distances.clone(),
+            rows: self.rows.clone(),
+            gathers: Gathers::default(),
+            exit: None,
+            ..*self
+        }
+    }
+
+    /// Takes a slot in the frame for every value that is the same for all elements of a row.
+    pub(super) fn take_slots(&mut self, passes: &Passes, frame: &mut Frame) {
+        for pass in &passes.passes {
+            for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
+                let slot = match self.flat.nodes[id].op {
+                    FlatOp::Load(access) if self.is_row_iota(id) => self.rows[access as usize],
+                    FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => {
+                        frame.take(SLOT_BYTES, SLOT_BYTES)
+                    }
+                };
+                self.slots[id] = Some(slot);
+            }
+        }
+    }
 }
 
 impl FunctionContext<'_> {
@@ -281,6 +318,12 @@ impl<'f, 'e> Body<'f, 'e> {
             parts.push(self.select.block.insts.len());
             let value = self.node(id);
             self.values[id] = Some(value);
+        }
+        if let (Some(id), Some(exit)) = (self.function.flat.all_small, self.function.exit) {
+            // All copies check before one of them stores: the elements are computed again.
+            parts.push(self.select.block.insts.len());
+            let is_small = self.value(id)[0];
+            self.select.leave_unless(is_small, exit);
         }
         parts.push(self.select.block.insts.len());
         self.finish(folds);

@@ -2,9 +2,10 @@
 //!
 //! A virtual register is defined by one instruction. The exception is an accumulator, which lives in a fixed physical
 //! register and is updated. A uniform value (a constant, or a value per row) needs no load: an instruction may read it
-//! from memory and broadcast it. Instructions have no control flow; loops are written around whole [`BasicBlock`]s.
+//! from memory and broadcast it. Loops are written around whole [`BasicBlock`]s. Inside one, the only control flow is
+//! [`Op::Unless`], which leaves it for good.
 
-use super::encoder::Width;
+use super::encoder::{Label, Width};
 use super::level::Level;
 use super::opcode::{DIV_F, Encoding, Opcode, SQRT, Space};
 use super::register_list::RegisterList;
@@ -115,6 +116,11 @@ pub(super) enum Op {
         /// Elements ahead.
         ahead: i32,
     },
+    /// Leaves the block unless its operand, a mask, has all lanes.
+    Unless {
+        /// Where to.
+        exit: Label,
+    },
     /// Copies elements byte by byte between the address of the instruction and the frame.
     Copy {
         /// The direction.
@@ -216,6 +222,7 @@ impl Inst {
             Op::Machine(opcode) => opcode.timing(),
             Op::Fma { .. } => (4, 1),
             Op::Place { .. } => (5, 1),
+            Op::Unless { .. } => (3, 2),
             // Whole iterations have a load or a store here.
             Op::Copy { .. } => (7, 1),
         }
@@ -366,6 +373,7 @@ impl fmt::Display for BasicBlock {
                     let (n, add) = (if minus.product { "n" } else { "" }, if minus.addend { "sub" } else { "add" });
                     write!(f, "vf{n}m{add}{}", if wide { "pd" } else { "ps" })?;
                 }
+                Op::Unless { .. } => f.write_str("leave unless all of")?,
                 Op::Place { access, ahead } => write!(f, "place row{access}, i + {ahead}")?,
                 Op::Copy { way, bytes, those, .. } => {
                     let way = if way == CopyDirection::In { "in" } else { "out" };

@@ -6,6 +6,7 @@
 
 use super::code::{Address, BasicBlock, Info, Inst, Op, Origin, Start, Those, V};
 use super::folds::PartialLocation;
+use super::level::Level;
 
 /// How the instructions of the copies are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,44 @@ pub(super) enum Order {
 /// The last staggered copy starts one `STAGGER`th of the parts after the first. If it started later, the copies would
 /// not fit the processor's reorder window.
 const STAGGER: usize = 3;
+
+/// The most copies of a body in a loop without folds.
+const MOST_COPIES: usize = 8;
+/// Most instructions of all staggered copies: writing more takes longer than many a kernel runs.
+const MOST_STAGGERED: usize = 512;
+
+/// A body of more instructions has much to do beside a division: all copies would then need the divider at once.
+const LONG_BESIDE_DIVISION: usize = 48;
+
+/// Instructions that wait for their operands in recent processors, roughly.
+const WINDOW: usize = 64;
+
+/// How many copies of a body keep the processor busy, and in which order their instructions are.
+///
+/// Most of the time the instructions of a body wait for each other, and the processor looks ahead by [`WINDOW`] of
+/// them. So as many independent copies have to be in sight as latency exceeds throughput. Short bodies are copied to
+/// save loop overhead. The level limits how many values may be live.
+pub(super) fn copies(body: &BasicBlock, level: Level) -> (usize, Order) {
+    let (latency, cycles) = body.timing();
+    let n = body.insts.len().max(1);
+    let in_sight = (WINDOW / n).max(1);
+    let busy = latency.div_ceil(cycles.max(1)).div_ceil(in_sight);
+    let at_least = if n <= 12 {
+        4
+    } else if n <= 32 {
+        2
+    } else {
+        1
+    };
+    let fit = level.most_copied(n) / body.most_alive().max(1);
+    let usual = busy.max(at_least).min(MOST_COPIES).min(fit).max(1);
+    if n < LONG_BESIDE_DIVISION || !body.insts.iter().any(|inst| inst.op.is_division()) {
+        return (usual, Order::Interleaved);
+    }
+    // Of staggered copies the processor sees fewer, and fewer values are live at once.
+    let more = (2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n);
+    (usual.max(more), Order::Staggered)
+}
 
 /// A body as its first copy has it.
 #[derive(Debug)]
@@ -185,7 +224,7 @@ impl<'a> Copies<'a> {
             }
             match &mut inst.op {
                 Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => *ahead += single.elements(copy),
-                Op::Machine(_) | Op::Fma { .. } | Op::Copy { those: Those::First, .. } => {}
+                Op::Machine(_) | Op::Fma { .. } | Op::Unless { .. } | Op::Copy { those: Those::First, .. } => {}
             }
         }
     }

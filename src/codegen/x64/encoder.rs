@@ -132,6 +132,8 @@ pub struct Operands {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConditionCode {
+    /// Without a carry.
+    NoCarry = 3,
     /// Equal, zero.
     Equal = 4,
     /// Not equal, not zero.

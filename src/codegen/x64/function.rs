@@ -9,7 +9,7 @@
 
 use super::body::{Elements, FunctionContext};
 use super::code::BasicBlock;
-use super::copies::{Order, Single};
+use super::copies::{Order, Single, copies};
 use super::encoder::*;
 use super::folds::{Fold, n_groups};
 use super::frame::Frame;
@@ -19,9 +19,8 @@ use super::prefetch::Prefetches;
 use super::registers::{Allocator, Pointer};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
-use crate::codegen::native::flat::{Flat, FlatOp};
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::{Manner, Stores, argument};
+use crate::codegen::native::{Form, Manner, Stores, argument};
 use crate::ir::scalar::Ty;
 use crate::ir::{Combine, SideTable};
 use std::fmt::Write;
@@ -30,12 +29,8 @@ use std::fmt::Write;
 const ROW_REGISTERS: [Gpr; 7] = [RBX, R8, R9, R12, R13, R14, R15];
 /// Callee-saved registers, except `rbp`.
 const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
-/// Bytes of a row value in the frame.
-const SLOT_BYTES: i32 = 16;
 /// Pages of a new frame are touched one after another, so that the stack's guard page is never skipped.
 const PAGE: i32 = 4096;
-/// The most copies of a body in a loop without folds.
-const MOST_COPIES: usize = 8;
 /// Bytes of the buffer for narrow elements.
 const NARROW_BYTES: i32 = 16;
 
@@ -43,6 +38,8 @@ const NARROW_BYTES: i32 = 16;
 pub(super) struct Writer<'a> {
     function: FunctionContext<'a>,
     passes: &'a Passes,
+    /// The form for elements that the loops leave, if they are for small angles.
+    all_angles: Option<(FunctionContext<'a>, &'a Pass)>,
     pub(super) encoder: Encoder,
     frame: Frame,
     pointers: Vec<Pointer>,
@@ -50,6 +47,7 @@ pub(super) struct Writer<'a> {
     pub(super) row_offsets: Vec<i32>,
     arguments_at: i32,
     pub(super) rows_left: i32,
+    /// Offsets in the frame of the range in work: a block of folds, or elements with huge angles.
     block_start: i32,
     block_end: i32,
     pub(super) prefetches: Prefetches,
@@ -57,9 +55,15 @@ pub(super) struct Writer<'a> {
     listing: Option<String>,
 }
 
-/// Machine code for a kernel.
-pub(super) fn write(how: (Level, Manner), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
-    Writer::new(how, kernel, classes, flat, passes, None).write().0
+/// Machine code for a kernel in its usual form, and in one for small angles if it has that.
+pub(super) fn write(
+    how: (Level, Manner),
+    kernel: &Kernel,
+    classes: &[Class],
+    usual: &Form,
+    small: Option<&Form>,
+) -> Vec<u8> {
+    Writer::new(how, kernel, classes, usual, small, None).write().0
 }
 
 /// A listing of the blocks of a kernel's function.
@@ -67,10 +71,10 @@ pub(super) fn listing(
     how: (Level, Manner),
     kernel: &Kernel,
     classes: &[Class],
-    flat: &Flat,
-    passes: &Passes,
+    usual: &Form,
+    small: Option<&Form>,
 ) -> String {
-    Writer::new(how, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
+    Writer::new(how, kernel, classes, usual, small, Some(String::new())).write().1.unwrap_or_default()
 }
 
 impl<'a> Writer<'a> {
@@ -78,10 +82,11 @@ impl<'a> Writer<'a> {
         (level, manner): (Level, Manner),
         kernel: &'a Kernel,
         motions: &'a [Class],
-        flat: &'a Flat,
-        passes: &'a Passes,
+        usual: &'a Form,
+        small: Option<&'a Form>,
         listing: Option<String>,
     ) -> Writer<'a> {
+        let (flat, passes) = small.unwrap_or(usual);
         let mut frame = Frame::default();
         let (arguments_at, rows_left) = (frame.take(8, 8), frame.take(8, 8));
         let (block_start, block_end) = (frame.take(8, 8), frame.take(8, 8));
@@ -92,46 +97,40 @@ impl<'a> Writer<'a> {
         let gathered = kernel.gathered().to_vec();
         let gathers = Gathers::new(gathered, motions, flat, row_offsets.len(), &mut frame);
         row_offsets.extend((0..gathers.n_rows).map(|_| frame.take(8, 8)));
-        let slots = SideTable::with_len(flat.nodes.len(), || None);
-        let distances = vec![None; motions.len()];
-        let shown = flat.shown_payloads();
         let mut function = FunctionContext {
             kernel,
             motions,
             flat,
             manner,
-            shown,
-            slots,
-            distances,
+            shown: flat.shown_payloads(),
+            slots: SideTable::with_len(flat.nodes.len(), || None),
+            distances: vec![None; motions.len()],
             rows,
             tail,
             one,
             narrow,
             gathers,
+            exit: None,
         };
-        for pass in &passes.passes {
-            for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
-                let slot = match flat.nodes[id].op {
-                    FlatOp::Load(access) if function.is_row_iota(id) => function.rows[access as usize],
-                    FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => {
-                        frame.take(SLOT_BYTES, SLOT_BYTES)
-                    }
-                };
-                function.slots[id] = Some(slot);
-            }
-        }
         for (access, &motion) in motions.iter().enumerate() {
             let iota = kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota);
             if iota || motion != Class::Contiguous || function.gathers.slots.contains(&access) {
                 function.distances[access] = Some(frame.take(128, 64));
             }
         }
+        function.take_slots(passes, &mut frame);
+        let all_angles = small.map(|_| {
+            let mut function = function.of_other_form(&usual.0);
+            function.take_slots(&usual.1, &mut frame);
+            (function, &usual.1.passes[0])
+        });
         let pointers = row_offsets.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
         let prefetches = Prefetches::new(&function, passes, level, || frame.take(8, 8));
         Writer {
             function,
             passes,
+            all_angles,
             encoder,
             frame,
             pointers,
@@ -301,7 +300,10 @@ impl<'a> Writer<'a> {
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
-            self.range_loops(number, pass, &folds);
+            match self.all_angles.take() {
+                Some((usual, usual_pass)) => self.loops_by_angles(number, pass, usual, usual_pass),
+                None => self.range_loops(number, pass, &folds),
+            }
         } else {
             self.blocks(number, pass, &folds);
         }
@@ -434,6 +436,43 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Store, R10, self.frame_at(slot));
     }
 
+    /// Writes the loops over the elements from `rax` to `rdx` for small angles. Where they meet another one, the next
+    /// elements take a loop for all angles.
+    fn loops_by_angles(&mut self, number: usize, pass: &Pass, usual: FunctionContext<'a>, usual_pass: &Pass) {
+        let (again, huge, done) = (self.encoder.label(), self.encoder.label(), self.encoder.label());
+        self.encoder.place(again);
+        self.function.exit = Some(huge);
+        self.range_loops(number, pass, &[]);
+        self.encoder.jump(done);
+        self.encoder.place(huge);
+        self.encoder.int(Int::Store, RDX, self.frame_at(self.block_end));
+        self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, HUGE_RANGE)));
+        self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
+        self.encoder.int(Int::CmovGreater, R11, Rm::Reg(RDX.0));
+        self.encoder.int(Int::Mov, RDX, Rm::Reg(R11.0));
+        self.encoder.int(Int::Store, RDX, self.frame_at(self.block_start));
+        let small = std::mem::replace(&mut self.function, usual);
+        self.run(|function, encoder| function.row_values(encoder, &usual_pass.row), "row, for all angles");
+        self.run(|function, encoder| function.row_values(encoder, &usual_pass.uniform), "uniform, for all angles");
+        let rest = self.function.single(&mut self.encoder, usual_pass, &[], 1, Elements::Tail);
+        self.masked_loop(&rest.copied(1, Order::Interleaved));
+        self.function = small;
+        self.encoder.int(Int::Mov, RAX, self.frame_at(self.block_start));
+        self.encoder.int(Int::Mov, RDX, self.frame_at(self.block_end));
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
+        self.encoder.jump_if(ConditionCode::Less, again);
+        self.encoder.place(done);
+    }
+
+    /// Writes a loop of masked iterations of one copy from `rax` to `rdx`.
+    fn masked_loop(&mut self, block: &BasicBlock) {
+        let top = self.encoder.label();
+        self.iteration(block, Elements::Tail, top);
+        self.encoder.add(RAX, block.level.lanes() as i32);
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
+        self.encoder.jump_if(ConditionCode::Less, top);
+    }
+
     /// Writes the loops over the elements from `rax` to `rdx`.
     fn range_loops(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
         // Without folds, the rest takes masked iterations of one copy. With folds, each copy has its own partial
@@ -442,7 +481,10 @@ impl<'a> Writer<'a> {
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
         let tail = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::Tail);
         let mut last = tail.copied(n_masked, Order::Interleaved);
-        let (n_copies, order) = if folds.is_empty() {
+        let (n_copies, order) = if self.function.exit.is_some() {
+            // No copy may store before another one has checked its angles.
+            (copies(&last, level).0, Order::Interleaved)
+        } else if folds.is_empty() {
             copies(&last, level)
         } else if last.most_alive() <= level.most_alive() {
             (n_masked, Order::Interleaved)
@@ -469,12 +511,11 @@ impl<'a> Writer<'a> {
         if !folds.is_empty() && last.insts.len() > SHORT_TAIL {
             self.half_iteration(&tail, folds, done);
         }
-        let top = self.encoder.label();
-        self.iteration(&last, Elements::Tail, top);
         if folds.is_empty() {
-            self.encoder.add(RAX, level.lanes() as i32);
-            self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
-            self.encoder.jump_if(ConditionCode::Less, top);
+            self.masked_loop(&last);
+        } else {
+            let top = self.encoder.label();
+            self.iteration(&last, Elements::Tail, top);
         }
         self.encoder.place(done);
     }
@@ -510,41 +551,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How many copies of a body keep the processor busy, and in which order their instructions are.
-///
-/// Most of the time the instructions of a body wait for each other, and the processor looks ahead by [`WINDOW`] of
-/// them. So as many independent copies have to be in sight as latency exceeds throughput. Short bodies are copied to
-/// save loop overhead. The level limits how many values may be live.
-fn copies(body: &BasicBlock, level: Level) -> (usize, Order) {
-    let (latency, cycles) = body.timing();
-    let n = body.insts.len().max(1);
-    let in_sight = (WINDOW / n).max(1);
-    let busy = latency.div_ceil(cycles.max(1)).div_ceil(in_sight);
-    let at_least = if n <= 12 {
-        4
-    } else if n <= 32 {
-        2
-    } else {
-        1
-    };
-    let fit = level.most_copied(n) / body.most_alive().max(1);
-    let usual = busy.max(at_least).min(MOST_COPIES).min(fit).max(1);
-    if n < LONG_BESIDE_DIVISION || !body.insts.iter().any(|inst| inst.op.is_division()) {
-        return (usual, Order::Interleaved);
-    }
-    // Of staggered copies the processor sees fewer, and fewer values are live at once.
-    let more = (2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n);
-    (usual.max(more), Order::Staggered)
-}
+/// Elements that are computed for all angles where a huge one is met: a multiple of a vector's lanes, and few enough for
+/// the instruction that makes the mask of what is left, which takes a number of 8 bits.
+const HUGE_RANGE: i32 = 128;
 
 /// Most instructions of a masked iteration with folds that may compute groups without elements.
 const SHORT_TAIL: usize = 32;
-
-/// Most instructions of all staggered copies: writing more takes longer than many a kernel runs.
-const MOST_STAGGERED: usize = 512;
-
-/// A body of more instructions has much to do beside a division: all copies would then need the divider at once.
-const LONG_BESIDE_DIVISION: usize = 48;
-
-/// Instructions that wait for their operands in recent processors, roughly.
-const WINDOW: usize = 64;

@@ -5,7 +5,7 @@
 //! made of are remembered.
 
 use super::code::{Address, Class, Inst, Lanes, Op, Origin, Start, V};
-use super::encoder::{Constant, Width};
+use super::encoder::{Constant, Label, Width};
 use super::level::Level;
 use super::opcode;
 use super::register_list::RegisterList;
@@ -76,6 +76,12 @@ impl Select<'_> {
         let v = existing.unwrap_or_else(|| self.block.register(Class::Mask, false, Origin::Lanes(all)));
         self.lanes[all as usize] = Some(v);
         v
+    }
+
+    /// Leaves the block unless a mask has all lanes.
+    pub(super) fn leave_unless(&mut self, mask: V, exit: Label) {
+        let (op, width, args) = (Op::Unless { exit }, self.width(), RegisterList::from([mask]));
+        self.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
     }
 
     /// A uniform mask, from its slot in the frame.

@@ -79,8 +79,10 @@ pub(super) fn is_kept(level: Level, kernel: &Kernel, classes: &[Class]) -> bool 
 /// # Errors
 /// The reason why this tier declines the kernel.
 pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
-    let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(format!("{}\n{}", level.name(), function::listing((level, Manner::USUAL), kernel, classes, &flat, &passes)))
+    let usual = native::prepare(kernel, classes)?;
+    let small = native::for_small_angles(kernel, classes, &usual.0);
+    let how = (level, Manner::USUAL);
+    Ok(format!("{}\n{}", level.name(), function::listing(how, kernel, classes, &usual, small.as_ref())))
 }
 
 /// Why this tier declines a kernel whose accesses have these classes, for a level.
@@ -166,8 +168,10 @@ impl Counts {
 
 /// The machine code of a kernel.
 fn written(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Counts, Vec<u8>), Reason> {
-    let (flat, passes) = native::prepare(kernel, classes)?;
-    let code = function::write((level, manner), kernel, classes, &flat, &passes);
+    let usual = native::prepare(kernel, classes)?;
+    let small = native::for_small_angles(kernel, classes, &usual.0);
+    let code = function::write((level, manner), kernel, classes, &usual, small.as_ref());
+    let (_, passes) = usual;
     Ok((Counts { n_folds: passes.n_folds() as u32, n_kept: passes.n_kept as u32 }, code))
 }
 
@@ -191,11 +195,11 @@ mod tests {
                 outputs: vec![Output { dtype, value: Reg::new(1) }],
             };
             let classes = [Class::Contiguous; 2];
-            let (flat, passes) = native::prepare(&kernel, &classes).expect("it is expressible");
+            let usual = native::prepare(&kernel, &classes).expect("it is expressible");
             for level in [Level::Avx2, Level::Avx512] {
                 let listing = |stores| {
                     let manner = Manner { stores, ..Manner::USUAL };
-                    function::listing((level, manner), &kernel, &classes, &flat, &passes)
+                    function::listing((level, manner), &kernel, &classes, &usual, None)
                 };
                 let (cached, streamed) = (listing(Stores::Cached), listing(Stores::Streamed));
                 assert!(!cached.contains("vmovnt"), "{cached}");

@@ -304,6 +304,7 @@ opcodes! {
     SHUFFLE_BYTES: Opcode = avx2("vpshufb", 2, 1, 0, 0x00, Rvm, Full);
     MOVE_GPR: Opcode = avx2("vmovq", 1, 1, 1, 0x6e, Rm, Tuple::None);
     STORE_HALF: Opcode = avx2("vmovq", 1, 1, 0, 0xd6, Mr, Half);
+    SIGNS: Opcode = avx2("vmovmskps", 1, 0, 0, 0x50, Rm, Tuple::None);
     // Mask registers.
     MASK_AND: Opcode = mask("kandw", true, 1, 0, 0, 0x41, Rvm);
     MASK_OR: Opcode = mask("korw", true, 1, 0, 0, 0x45, Rvm);
@@ -312,6 +313,7 @@ opcodes! {
     MASK_NOT: Opcode = mask("knotw", false, 1, 0, 0, 0x44, Rm);
     MASK_JOIN: Opcode = mask("kunpckbw", true, 1, 1, 0, 0x4b, Rvm);
     MASK_SHIFT_RIGHT: Opcode = mask("kshiftrw", false, 3, 1, 1, 0x30, Rm);
+    MASK_ALL: Opcode = mask("kortestw", false, 1, 0, 0, 0x98, Rm);
     MASK_MOVE: Opcode = mask("kmovw", false, 1, 0, 0, 0x90, Rm);
     MASK_STORE: Opcode = mask("kmovw", false, 1, 0, 0, 0x91, Mr);
 }

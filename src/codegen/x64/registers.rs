@@ -169,6 +169,7 @@ impl<'a> Allocator<'a> {
             Op::Machine(opcode) => self.machine(at, inst, opcode),
             Op::Fma { minus, wide } => self.fma(at, inst, minus, wide),
             Op::Place { access, ahead } => self.compute_place(access as usize, ahead),
+            Op::Unless { exit } => self.leave_unless(at, inst, exit),
             Op::Copy { way, bytes, those, frame } => {
                 let address = inst.address.expect("a copy has an address");
                 self.copy(address, frame, bytes as usize, way, those);
@@ -418,6 +419,23 @@ impl<'a> Allocator<'a> {
         self.encoder.int(Int::StoreByte, RSI, to);
         self.encoder.jump(top);
         self.encoder.place(done);
+    }
+
+    /// Jumps to `exit` unless a mask has all lanes.
+    fn leave_unless(&mut self, at: usize, inst: &Inst, exit: Label) {
+        let mask = self.bring(inst.args[0], &inst.reads());
+        self.pass(at, inst);
+        match self.level() {
+            Level::Avx512 => {
+                self.vector(&opcode::MASK_ALL, Width::X, mask, 0, Rm::Reg(mask));
+                self.encoder.jump_if(ConditionCode::NoCarry, exit);
+            }
+            Level::Avx2 => {
+                self.vector(&opcode::SIGNS, Width::Y, R11.0, 0, Rm::Reg(mask));
+                self.encoder.compare(R11, (1 << self.level().lanes()) - 1);
+                self.encoder.jump_if(ConditionCode::NotEqual, exit);
+            }
+        }
     }
 
     fn mask(&mut self, lanes: Option<Lanes>, busy: &[V]) -> Option<Masked> {

@@ -5,7 +5,7 @@
 
 use super::body::{Body, Inst, Kind, Reg};
 use super::func::Func;
-use super::math::not_positive;
+use super::math::{not_positive, small_angles};
 use super::number::{Bits, Float, Mask};
 use super::prim::{Lit, Prim, Ty};
 use smallvec::SmallVec;
@@ -329,6 +329,24 @@ impl Func {
 }
 
 impl Body {
+    /// A shorter body of a function of angles, and the greatest magnitude of an angle that it is for.
+    pub fn of_small_angles(func: Func, ty: Ty) -> Option<(Body, Lit)> {
+        type Function<'r> = fn(Sym<'r>) -> Sym<'r>;
+        let recorder = Recorder::new();
+        let functions: [(Func, Function<'_>, Function<'_>); 3] = [
+            (Func::Sin, small_angles::sin32, small_angles::sin64),
+            (Func::Cos, small_angles::cos32, small_angles::cos64),
+            (Func::Tan, small_angles::tan32, small_angles::tan64),
+        ];
+        let &(_, of_32_bits, of_64_bits) = functions.iter().find(|row| row.0 == func)?;
+        let x = recorder.arg(0, ty);
+        let (result, most) = match ty == Ty::F64 {
+            true => (of_64_bits(x), Lit::f64(small_angles::HIGH64)),
+            false => (of_32_bits(x), Lit::f32(small_angles::HIGH32)),
+        };
+        Some((recorder.finish(&[result]), most))
+    }
+
     /// A shorter body of [`Func::Exp`], for arguments that are not positive, or NaN.
     pub fn exp_of_not_positive(ty: Ty) -> Body {
         let recorder = Recorder::new();

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "a program is run on buffers made here")]
 
+mod angles;
 mod case;
 mod text;
 
