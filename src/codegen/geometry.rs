@@ -58,7 +58,7 @@ pub enum Class {
 /// A last loop of fewer elements is short: a kernel without folds vectorizes another loop of [`LONG_LOOP`] or more.
 const SHORT_LOOP: usize = 8;
 /// Elements from which a loop is worth vectorizing with strides.
-const LONG_LOOP: usize = 64;
+pub(super) const LONG_LOOP: usize = 64;
 
 /// Fewest elements of a loop that is vectorized because operands are dense along it, though outputs are not.
 const DENSE_LOOP: usize = 16;

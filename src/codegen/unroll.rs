@@ -9,7 +9,7 @@
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
 //! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
 
-use super::geometry::{Access, CACHE_LINE, dense_row};
+use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
 use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
 use crate::ir::{Combine, DType};
@@ -24,6 +24,9 @@ const MAX_OPERANDS: usize = 160;
 const MAX_INSTS: usize = 768;
 /// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
 const MAX_STRIDE: usize = 16;
+/// The same, where the rows that are neighbours are fewer than [`MIN_LANES`], and vectors run along another loop. The
+/// alternative is a row at a time (`(m * v[:, None]).sum(-1)` of matrices with 3 rows and 3 columns).
+const MAX_STRIDE_OF_FEW: usize = CACHE_LINE;
 /// Fewest rows along the vector loop.
 const MIN_LANES: usize = 4;
 
@@ -96,21 +99,27 @@ fn is_small(kernel: &Kernel, count: usize) -> bool {
 fn is_smooth(kernel: &Kernel, rows: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
     let Some(first) = outputs.first() else { return false };
     // The loops that stay, ordered as `Geometry::plan` does.
-    let lanes = (0..rows.len()).filter(|&at| rows[at] != 1).min_by_key(|&at| (first.rows[at], std::cmp::Reverse(at)));
-    let Some(lanes) = lanes.filter(|&at| rows[at] >= MIN_LANES) else { return false };
+    let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(first.rows[at]));
+    let Some(&last) = order.last() else { return false };
+    let is_short = rows[last] < MIN_LANES;
+    let longer = order.iter().rev().copied().find(|&at| rows[at] >= LONG_LOOP);
+    let Some(lanes) = (if is_short { longer } else { Some(last) }) else { return false };
+    let max_stride = if is_short { MAX_STRIDE_OF_FEW } else { MAX_STRIDE };
     let is_near = |(access, operand): (&Access, &Operand)| {
         let (stride, bytes) = (access.rows[lanes], operand.dtype.size());
         // Machine code reads narrow elements only where they are neighbours.
-        let most = if bytes < 4 { bytes } else { MAX_STRIDE };
+        let most = if bytes < 4 { bytes } else { max_stride };
         operand.source == Source::Iota || stride == 0 || stride == bytes || stride <= most
     };
     let moves = operands.iter().any(|access| access.rows[lanes] != 0);
     if moves && first.rows[lanes] <= CACHE_LINE && operands.iter().zip(&kernel.operands).all(is_near) {
         return true;
     }
+    if is_short {
+        return false;
+    }
     // Each operand becomes several, so one of them is enough for `dense_row`.
-    let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse(first.rows[at]));
     let sizes: SmallVec<[usize; 6]> = order.iter().map(|&at| rows[at]).collect();
     let strides: Vec<SmallVec<[usize; 6]>> =
         operands.iter().map(|access| order.iter().map(|&at| access.rows[at]).collect()).collect();
