@@ -6,6 +6,7 @@
 
 pub mod argument_limit;
 pub mod blocks;
+mod concatenation;
 pub mod cost;
 pub mod dominators;
 pub mod group_records;

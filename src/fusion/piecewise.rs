@@ -4,10 +4,14 @@
 //! box instead ([`super::parts`]). A producer is merged if its only user is in the unit. A user is merged if it is the
 //! only one, and reads the result at the same elements. Kernels with folds are not merged.
 //!
+//! A kernel that computes all operands of a concatenation, with folds or without, may write the result itself
+//! ([`super::concatenation`]). That comes first, unless a user may be merged.
+//!
 //! Several piecewise values, such as the neighbours of a stencil by `roll`, are one unit. It has a kernel for each box
 //! in which every value is one operand. None of them may be made of another: an overlay hides elements, whose
 //! computation may fail, and it may be in place.
 
+use super::concatenation;
 use super::parts::place_parts;
 use super::refusals::Refusals;
 use super::role::{Role, role};
@@ -37,6 +41,15 @@ fn is_piecewise(units: &Units<'_>, unit: UnitId) -> bool {
 
 /// Merges one neighbour into a unit. Returns the merged unit.
 fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Option<UnitId> {
+    let mut users: Vec<UnitId> = units.successors(unit).collect();
+    users.sort_unstable();
+    users.dedup();
+    let user = if let &[user] = &users[..] { Some(user).filter(|&user| may_join(units, user)) } else { None };
+    if user.is_none()
+        && let Some(merged) = write_directly(units, unit, refusals)
+    {
+        return Some(merged);
+    }
     for producer in units.predecessors(unit) {
         if may_join(units, producer) && is_used_only_by(units, producer, unit) {
             match union(units, producer, unit) {
@@ -48,12 +61,9 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
             }
         }
     }
-    let mut users: Vec<UnitId> = units.successors(unit).collect();
-    users.sort_unstable();
-    users.dedup();
-    let &[user] = &users[..] else { return None };
-    if !may_join(units, user) || units.leaves_and_returns(&[unit, user]) {
-        return None;
+    let user = user?;
+    if units.leaves_and_returns(&[unit, user]) {
+        return write_directly(units, unit, refusals);
     }
     match union(units, unit, user) {
         Ok(merged) => {
@@ -62,9 +72,16 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
         }
         Err(reason) => {
             refusals.insert(unit, user, reason);
-            None
+            write_directly(units, unit, refusals)
         }
     }
+}
+
+/// Merges a concatenation into the kernel that computes all of its operands.
+fn write_directly(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Option<UnitId> {
+    let (producer, merged) = concatenation::written_directly(units, unit)?;
+    accept(units, producer, unit, merged, refusals);
+    Some(unit)
 }
 
 /// Whether a unit is a kernel without folds, or piecewise.

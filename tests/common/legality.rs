@@ -233,6 +233,9 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
         StepKind::Alias => alone && of(&[Sort::View]),
         StepKind::Product => alone && anchors == 1,
         StepKind::Routine => alone && count(Sort::Opaque) == 1,
+        StepKind::Kernel(_) if parts > 0 => {
+            of(&[&light[..], &[Sort::Fold, Sort::Parts]].concat()) && is_last(graph, step)
+        }
         StepKind::Kernel(_) => of(&[&light[..], &[Sort::Fold]].concat()),
         StepKind::Parts(_) => parts > 0 && of(&[&light[..], &[Sort::Parts]].concat()),
         StepKind::Blocks(_) => anchors > 0 && of(&[&light[..], &[Sort::Fold, Sort::Anchor]].concat()),
@@ -257,6 +260,16 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     }
     let n_nodes = step.nodes.len();
     (n_nodes > options.max_fuse_depth.max(1)).then(|| format!("rule 7: {n_nodes} nodes"))
+}
+
+/// Whether a kernel has one concatenation, of what it computes, and nothing in it reads the result.
+fn is_last(graph: &Graph, step: &Step) -> bool {
+    let mut parts = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Parts);
+    let (Some(node), None) = (parts.next(), parts.next()) else { return false };
+    // An operand without elements has no place in the result.
+    let is_made = |arg: &NodeId| graph[*arg].ty.numel() == 0 || step.nodes.contains(arg);
+    let is_read = step.nodes.iter().any(|&other| graph[other].args.contains(&node));
+    graph[node].args.iter().all(is_made) && !is_read
 }
 
 /// A product in blocks of rows needs its whole right operand and the same rows of its left one.

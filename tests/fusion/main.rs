@@ -2,6 +2,7 @@
 //! eager's.
 
 mod blocks;
+mod concatenations;
 #[path = "../common/effort.rs"]
 mod effort;
 mod fusion_table;
