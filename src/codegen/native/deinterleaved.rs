@@ -66,6 +66,10 @@ pub(super) fn patches(geometry: &Geometry) -> Patches {
 /// # Safety
 /// As for [`Patches::read`].
 unsafe fn read(patch: &Patch) {
+    if patch.has_all_columns() {
+        // SAFETY: passed on from the caller.
+        return unsafe { all_columns::<false>(patch) };
+    }
     for row in 0..patch.rows {
         let (from, to) = patch.row(row);
         // SAFETY: passed on from the caller, for one row.
@@ -76,6 +80,10 @@ unsafe fn read(patch: &Patch) {
 /// # Safety
 /// As for [`Patches::write`].
 unsafe fn write(patch: &Patch) {
+    if patch.has_all_columns() {
+        // SAFETY: passed on from the caller.
+        return unsafe { all_columns::<true>(patch) };
+    }
     for row in 0..patch.rows {
         let (to, from) = patch.row(row);
         let (stride, lanes) = (patch.strides[1], patch.lanes);
@@ -98,6 +106,64 @@ unsafe fn interleave<T: Copy>(from: *const T, to: *mut u8, stride: usize, lanes:
         let element = to.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
         // SAFETY: passed on from the caller.
         unsafe { element.write_unaligned(from.add(lane).read()) };
+    }
+}
+
+/// Copies all columns of a matrix of a few columns, each of which is a row of the copy, to the matrix or from it.
+///
+/// # Safety
+/// As for [`Patches::write`] or [`Patches::read`], and the patch has all columns.
+unsafe fn all_columns<const WRITES: bool>(patch: &Patch) {
+    // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
+    unsafe {
+        match (patch.bytes, patch.rows) {
+            (4, 2) => columns::<u32, 2, WRITES>(patch),
+            (4, 3) => columns::<u32, 3, WRITES>(patch),
+            (4, _) => columns::<u32, 4, WRITES>(patch),
+            (_, 2) => columns::<u64, 2, WRITES>(patch),
+            (_, 3) => columns::<u64, 3, WRITES>(patch),
+            (..) => columns::<u64, 4, WRITES>(patch),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`all_columns`], of `N` columns of type `T`.
+unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
+    // SAFETY: passed on from the caller; the level is one of this processor.
+    unsafe {
+        match Isa::best() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => columns_avx512::<T, N, WRITES>(patch),
+            _ => columns_of::<T, N, WRITES>(patch),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`columns`], and the processor has these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn columns_avx512<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
+    // SAFETY: passed on from the caller.
+    unsafe { columns_of::<T, N, WRITES>(patch) }
+}
+
+/// A constant number of columns lets the compiler move vectors and shuffle them.
+///
+/// # Safety
+/// As for [`columns`].
+#[inline(always)]
+unsafe fn columns_of<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
+    let (memory, copy) = (patch.memory.cast::<T>(), patch.copy.cast::<T>());
+    for lane in 0..patch.lanes {
+        for column in 0..N {
+            // SAFETY: passed on from the caller.
+            unsafe {
+                let (far, near) = (memory.add(lane * N + column), copy.add(column * patch.pitch + lane));
+                if WRITES { far.write_unaligned(near.read()) } else { near.write(far.read_unaligned()) }
+            }
+        }
     }
 }
 

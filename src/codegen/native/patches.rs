@@ -2,6 +2,9 @@
 //!
 //! A patch is a few neighbouring rows and lanes. [`super::transposed`] and [`super::deinterleaved`] say which operands
 //! are staged and how. The copies are contiguous along the lanes and stay in a near cache.
+//!
+//! Several operands may be neighbouring columns of the same memory, as those of a cross product. Where a patch has one
+//! row, they are copied together, as if they were its rows. The same holds for outputs.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -62,8 +65,10 @@ impl Patches {
     ) {
         let last = geometry.rows.last().copied().unwrap_or(1);
         let most = self.rows.min(part.outer.len()) * self.lanes;
-        let mut copies: Vec<Vec<CacheLine>> = staged.operands.iter().map(|&(_, bytes)| lines(most * bytes)).collect();
-        let mut results: Vec<Vec<CacheLine>> = staged.outputs.iter().map(|&(_, bytes)| lines(most * bytes)).collect();
+        let read_from = |slot: usize| pointers.operands[slot].wrapping_offset(geometry.operands[slot].base as isize);
+        let mut copies = Copies::new(&staged.operands, most, |slot| read_from(slot).addr());
+        let write_to = |slot: usize| pointers.outputs[slot].wrapping_offset(geometry.outputs[slot].base as isize);
+        let mut results = Copies::new(&staged.outputs, most, |slot| write_to(slot).addr());
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
@@ -71,14 +76,12 @@ impl Patches {
                 let lanes = (part.lanes.end - lane).min(self.lanes);
                 let mut patch = patch(geometry, row, rows, lane, lanes);
                 let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
-                for (&(slot, bytes), copy) in staged.operands.iter().zip(&mut copies) {
+                let mut blocks = Blocks::default();
+                for (slot, bytes, copy) in copies.iter() {
                     let access = &patch.operands[slot];
                     let memory = operands[slot].cast_mut().wrapping_offset(access.base as isize);
-                    let (strides, copy) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
-                    let block = Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes };
-                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy
-                    // has room for a patch.
-                    unsafe { (self.read)(&block) };
+                    let strides = [access.rows[0], access.inner[0]];
+                    blocks.add(Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes });
                     operands[slot] = copy.cast_const();
                     let is_shared = strides[0] == 0;
                     patch.operands[slot] = self.dense(bytes);
@@ -86,11 +89,17 @@ impl Patches {
                         patch.operands[slot].rows[0] = 0;
                     }
                 }
+                // SAFETY: the caller vouches for the operands' elements, of which these are the patch's; the copies
+                // have room for a patch.
+                blocks.all.iter().for_each(|block| unsafe { (self.read)(block) });
                 let mut outputs: SmallVec<[*mut u8; 4]> = pointers.outputs.into();
-                let mut written: SmallVec<[Access; 1]> = SmallVec::new();
-                for (&(slot, bytes), result) in staged.outputs.iter().zip(&mut results) {
-                    outputs[slot] = result.as_mut_ptr().cast();
-                    written.push(std::mem::replace(&mut patch.outputs[slot], self.dense(bytes)));
+                let mut blocks = Blocks::default();
+                for (slot, bytes, copy) in results.iter() {
+                    let access = std::mem::replace(&mut patch.outputs[slot], self.dense(bytes));
+                    let memory = outputs[slot].wrapping_offset(access.base as isize);
+                    let strides = [access.rows[0], access.inner[0]];
+                    blocks.add(Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes });
+                    outputs[slot] = copy;
                 }
                 let of_patch = Pointers { operands: &operands, outputs: &outputs };
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
@@ -98,14 +107,8 @@ impl Patches {
                     let part = Part { outer: 0..rows, lanes: 0..lanes };
                     launch::run(code, &staged.codes.shape, &patch, of_patch, &part, faults);
                 }
-                for ((&(slot, bytes), result), access) in staged.outputs.iter().zip(&mut results).zip(&written) {
-                    let memory = pointers.outputs[slot].wrapping_offset(access.base as isize);
-                    let (strides, copy) = ([access.rows[0], access.inner[0]], result.as_mut_ptr().cast());
-                    let block = Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes };
-                    // SAFETY: the code has written the patch's elements, and the caller vouches for those of the
-                    // output.
-                    unsafe { (self.write)(&block) };
-                }
+                // SAFETY: the code has written the patch's elements, and the caller vouches for those of the outputs.
+                blocks.all.iter().for_each(|block| unsafe { (self.write)(block) });
             }
             row += rows;
         }
@@ -113,6 +116,27 @@ impl Patches {
 }
 
 impl Patch {
+    /// Whether another one is the next row of this one. Both have a column per row.
+    fn takes(&self, next: &Patch) -> bool {
+        let columns = self.rows * self.bytes;
+        let is_alone = self.rows == 1 || self.strides[0] == self.bytes;
+        let is_evenly_apart = |pitch: usize| self.rows == 1 || pitch == self.pitch;
+        let apart = next.copy.addr().wrapping_sub(self.copy.addr());
+        next.rows == 1
+            && is_alone
+            && (self.bytes, self.strides[1]) == (next.bytes, next.strides[1])
+            && (self.strides[1].cast_signed()) > columns.cast_signed()
+            && next.memory.addr() == self.memory.addr().wrapping_add(columns)
+            && is_evenly_apart(apart / self.rows / self.bytes)
+    }
+
+    /// Whether the rows are all columns of a matrix of two to four columns, whose elements have four or eight bytes.
+    pub(super) fn has_all_columns(&self) -> bool {
+        matches!(self.rows, 2..=4)
+            && matches!(self.bytes, 4 | 8)
+            && self.strides == [self.bytes, self.rows * self.bytes]
+    }
+
     /// Where a row begins in memory, and in the copy.
     pub(super) fn row(&self, row: usize) -> (*mut u8, *mut u8) {
         let memory = self.memory.wrapping_add(row.wrapping_mul(self.strides[0]));
@@ -127,16 +151,59 @@ impl Patches {
     }
 }
 
+/// Memory for the copies of some operands or outputs, those of neighbouring columns one after the other.
+struct Copies {
+    lines: Vec<CacheLine>,
+    /// Each operand or output, the bytes of its elements, and the line where its copy begins.
+    places: SmallVec<[(usize, usize, usize); 8]>,
+}
+
+impl Copies {
+    /// Room for `most` elements of each slot, in the order of their addresses.
+    fn new(slots: &[(usize, usize)], most: usize, address: impl Fn(usize) -> usize) -> Copies {
+        let mut places: SmallVec<[(usize, usize, usize); 8]> =
+            slots.iter().map(|&(slot, bytes)| (slot, bytes, 0)).collect();
+        places.sort_by_key(|&(slot, ..)| address(slot));
+        let mut n_lines = 0;
+        for (_, bytes, at) in &mut places {
+            *at = n_lines;
+            n_lines += (most * *bytes).div_ceil(size_of::<CacheLine>());
+        }
+        Copies { lines: vec![CacheLine { _bytes: [0; 64] }; n_lines], places }
+    }
+
+    /// The slots, the bytes of their elements, and where their copies begin.
+    fn iter(&mut self) -> impl Iterator<Item = (usize, usize, *mut u8)> {
+        let start = self.lines.as_mut_ptr();
+        self.places.iter().map(move |&(slot, bytes, at)| (slot, bytes, start.wrapping_add(at).cast()))
+    }
+}
+
+/// What is copied for a patch.
+#[derive(Default)]
+struct Blocks {
+    all: SmallVec<[Patch; 8]>,
+}
+
+impl Blocks {
+    /// Adds a row as one more of the rows before, if it is the next column of the same memory.
+    fn add(&mut self, block: Patch) {
+        if let Some(before) = self.all.last_mut()
+            && before.takes(&block)
+        {
+            let pitch = (block.copy.addr() - before.copy.addr()) / before.rows / block.bytes;
+            *before = Patch { strides: [block.bytes, before.strides[1]], rows: before.rows + 1, pitch, ..*before };
+            return;
+        }
+        self.all.push(block);
+    }
+}
+
 /// Memory of copies: every vector of a row that begins a line is in one line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct CacheLine {
     _bytes: [u8; 64],
-}
-
-/// Memory for some bytes.
-fn lines(bytes: usize) -> Vec<CacheLine> {
-    vec![CacheLine { _bytes: [0; 64] }; bytes.div_ceil(size_of::<CacheLine>())]
 }
 
 /// The loops of a patch: neighbouring rows of the last row loop, and some lanes.
