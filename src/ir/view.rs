@@ -187,6 +187,10 @@ pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layou
 /// `view(dtype)`: the same bytes as elements of another dtype. The last dim grows or shrinks with the width.
 pub fn reinterpret(input: &Layout, from: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
     let to = ViewDtype::read(attrs).dtype.unwrap_or(from);
+    if to.is_complex() {
+        let hint = "numbers side by side in a last dim of size 2 are complex numbers by view_as_complex()";
+        return Err(Error::unsupported("view_dtype", to, "real dtypes", hint));
+    }
     let mut out = input.clone();
     if from.size() == to.size() {
         return Ok((out, to));

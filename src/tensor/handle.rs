@@ -432,11 +432,16 @@ impl Tensor {
         self.has_storage_of(other) && self.numel() > 0 && other.numel() > 0
     }
 
-    /// Whether both are clones of the same handle.
+    /// Whether both are clones of the same handle. A complex tensor is no more than its pairs, so two are the same if
+    /// these are.
     pub fn is_same(&self, other: &Tensor) -> bool {
+        let (one, other) = match (self.pairs(), other.pairs()) {
+            (Some(one), Some(other)) => (one, other),
+            (None, _) | (_, None) => (self, other),
+        };
         observer()
-            .and_then(|observer| observer.relates(Relation::Same, self, other))
-            .unwrap_or_else(|| self.is_handle_of(other))
+            .and_then(|observer| observer.relates(Relation::Same, one, other))
+            .unwrap_or_else(|| one.is_handle_of(other))
     }
 
     /// Like [`Tensor::is_same`], but records no guard while tracing.

@@ -102,6 +102,13 @@ pub(crate) fn over(memory: &Tensor, sizes: &[usize], strides: &[usize], offset: 
     Array::from_storage(memory.array().storage().clone(), memory.dtype(), layout).map(Tensor::from_array)
 }
 
+/// Like [`over`], for complex elements whose parts are neighbours in the memory.
+pub(crate) fn over_pairs(memory: &Tensor, sizes: &[usize], strides: &[usize], offset: usize) -> Result<Tensor> {
+    let sizes = [sizes, &[2]].concat();
+    let strides: Vec<usize> = strides.iter().map(|stride| 2 * stride).chain([1]).collect();
+    over(memory, &sizes, &strides, 2 * offset)?.view_as_complex()
+}
+
 /// A leaf that requires gradients.
 pub(crate) fn leaf(tensor: Tensor) -> Result<Tensor> {
     tensor.set_requires_grad(true)?;
@@ -111,7 +118,10 @@ pub(crate) fn leaf(tensor: Tensor) -> Result<Tensor> {
 /// The same elements in an inference tensor.
 pub(crate) fn inferred(tensor: &Tensor) -> Result<Tensor> {
     let _mode = inference_mode();
-    Ok(Tensor::from_array(tensor.array().clone()))
+    match tensor.is_complex() {
+        true => Tensor::from_array(tensor.view_as_real()?.array().clone()).view_as_complex(),
+        false => Ok(Tensor::from_array(tensor.array().clone())),
+    }
 }
 
 pub(crate) type Held = Box<dyn Any>;

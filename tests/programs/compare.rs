@@ -392,7 +392,7 @@ fn afterwards<'a>(
 ) -> Result<Vec<Tensor>> {
     let mut loss: Option<Tensor> = None;
     for output in outputs.iter().filter(|output| output.requires_grad()) {
-        let part = output.square()?.sum_all()?;
+        let part = real(output)?.square()?.sum_all()?;
         loss = Some(if let Some(loss) = loss { loss.add(&part)? } else { part });
     }
     let Some(loss) = loss else { return Ok(Vec::new()) };
@@ -405,7 +405,7 @@ fn afterwards<'a>(
             let found = grad(&[&loss], &wanted, &[], options)?;
             let mut sum: Option<Tensor> = None;
             for gradient in found.iter().flatten().filter(|gradient| gradient.requires_grad()) {
-                let part = gradient.sum_all()?;
+                let part = real(gradient)?.sum_all()?;
                 sum = Some(if let Some(sum) = sum { sum.add(&part)? } else { part });
             }
             if let Some(sum) = sum {
@@ -414,6 +414,11 @@ fn afterwards<'a>(
             Ok(found.into_iter().flatten().collect())
         }
     }
+}
+
+/// The tensor, or the parts of a complex one: a loss is real.
+fn real(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_complex() { tensor.view_as_real() } else { Ok(tensor.clone()) }
 }
 
 fn gradients<'a>(facts: &mut Vec<Fact>, leaves: impl Iterator<Item = (String, &'a Tensor)>, when: &str) {

@@ -6,7 +6,7 @@
 
 use super::calls::{
     call, counting, default, first, first_of, gradient, gradients, inference, inferred, item, leaf, lower, not_lower,
-    over, quiet, rate, recording,
+    over, over_pairs, quiet, rate, recording,
 };
 use super::compare::check;
 use super::customs::{custom, made};

@@ -24,6 +24,9 @@ const MOST_RESULTS: usize = 4;
 /// Calls of operators from outside, in percent.
 const OWN: usize = 4;
 
+/// From this seed on, programs have complex numbers.
+pub(crate) const FIRST_COMPLEX: u64 = 1 << 40;
+
 /// What a program may contain.
 struct Features {
     writes: bool,
@@ -50,6 +53,7 @@ struct Writer {
     n_guards: usize,
     /// Whether the last statement fails, so that nothing follows.
     failed: bool,
+    is_complex: bool,
 }
 
 /// The program of a seed.
@@ -57,7 +61,8 @@ pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
     // What came later draws from numbers of its own, so that a seed stays the same program.
     let mut extra = Random::new(!seed);
-    let style = Style::new(&mut random);
+    let is_complex = seed >= FIRST_COMPLEX;
+    let style = Style { is_complex, ..Style::new(&mut random) };
     let mut captured = Tensors::default();
     for _ in 0..random.pick(&[0, 0, 1, 1, 2, 3]) {
         style.add(&mut random, &mut captured, 0);
@@ -118,6 +123,7 @@ pub(crate) fn generate(seed: u64) -> Case {
         n_numbers: 0,
         n_guards: 0,
         failed: false,
+        is_complex,
     };
     let count = if writer.random.percent(10) { 20 } else { 1 + writer.random.below(9) };
     let n_results = 1 + writer.random.below(3);
@@ -235,7 +241,7 @@ impl Writer {
     fn trains(&mut self, frame: &mut Frame, block: &mut Block) {
         let mut guards = Guards::default();
         let vars = Writer::vars(frame);
-        let choice = Choice { vars: &vars, numbers: &[], writes: false };
+        let choice = Choice { vars: &vars, numbers: &[], writes: false, is_complex: self.is_complex };
         let flows = |tensor: &Tensor| tensor.requires_grad() && !tensor.is_leaf();
         let Some(of) = choice.like(&mut self.random, flows).filter(|&var| flows(frame.get(var))) else { return };
         let leaves: Vec<Var> =
@@ -284,7 +290,7 @@ impl Writer {
 
     fn results(&mut self, frame: &Frame, count: usize) -> Vec<Var> {
         let vars = Writer::vars(frame);
-        let choice = Choice { vars: &vars, numbers: &[], writes: false };
+        let choice = Choice { vars: &vars, numbers: &[], writes: false, is_complex: self.is_complex };
         (0..count).filter_map(|_| choice.var(&mut self.random).map(|(var, _)| *var)).collect()
     }
 
@@ -347,7 +353,7 @@ impl Writer {
         let features = &self.features;
         let known = frame.numbers.iter().enumerate();
         let numbers: Vec<usize> = known.filter_map(|(number, value)| value.map(|_| number)).collect();
-        let choice = Choice { vars: &vars, numbers: &numbers, writes: features.writes };
+        let choice = Choice { vars: &vars, numbers: &numbers, writes: features.writes, is_complex: self.is_complex };
         match roll {
             0..6 if features.reads => {
                 let number = self.n_numbers;
@@ -409,7 +415,7 @@ impl Writer {
     }
 
     fn call(&mut self, choice: &Choice<'_>) -> Option<Statement> {
-        let all = if self.random.percent(OWN) { own() } else { operators() };
+        let all = if self.random.percent(OWN) { own() } else { operators(self.is_complex) };
         let operator = &all[self.random.below(all.len())];
         let name = operator.name().to_string();
         if draws(&name) && !self.features.draws {

@@ -1,6 +1,6 @@
 //! Makes the tensors that a program is given.
 
-use super::calls::{inferred, leaf, over};
+use super::calls::{inferred, leaf, over, over_pairs};
 use super::program::{Feed, Given, Memory, Place, Role, Tensors, Values};
 use super::random::Random;
 use super::values::{Fill, array};
@@ -49,21 +49,23 @@ pub(crate) fn make(tensors: &Tensors, captured: &[Tensor], before: &Before) -> R
     for given in &tensors.given {
         let tensor = match before.get(given.feed) {
             Some(tensor) => tensor,
-            None => one(given, &mut made, captured)?,
+            None => one(given, tensors, &mut made, captured)?,
         };
         made.tensors.push(tensor);
     }
     Ok(made)
 }
 
-fn one(given: &Given, made: &mut Made, captured: &[Tensor]) -> Result<Tensor> {
-    let memory = match given.place {
-        Place::Memory(index) => &made.memories[index],
+fn one(given: &Given, all: &Tensors, made: &mut Made, captured: &[Tensor]) -> Result<Tensor> {
+    let (memory, place) = match given.place {
+        Place::Memory(index) => {
+            (&made.memories[index], if all.memories[index].is_complex() { over_pairs } else { over })
+        }
         Place::Input(index) => return Ok(made.tensors[index].clone()),
         Place::Captured(index) => return Ok(captured[index].clone()),
         Place::Number(number) => return Tensor::number(number),
     };
-    let plain = over(memory, &given.sizes, &given.strides, given.offset)?;
+    let plain = place(memory, &given.sizes, &given.strides, given.offset)?;
     let may_flow = memory.dtype().is_float() || given.role == Role::Inference;
     let role = if may_flow { given.role } else { Role::Plain };
     Ok(match role {

@@ -15,6 +15,8 @@ pub(crate) struct Style {
     pub(crate) plain: bool,
     /// Whether inputs come from earlier calls.
     pub(crate) feeds: bool,
+    /// Whether some are complex.
+    pub(crate) is_complex: bool,
 }
 
 impl Style {
@@ -32,6 +34,7 @@ impl Style {
             gradients: random.percent(65),
             plain: random.percent(35),
             feeds: random.percent(10),
+            is_complex: false,
         }
     }
 
@@ -121,7 +124,8 @@ impl Style {
         let index = shared.unwrap_or_else(|| {
             let dtype = self.dtype(random);
             let values = self.values(random, dtype);
-            tensors.memories.push(Memory { dtype, len: 0, values, seed: random.next() >> 32 });
+            let pairs = self.is_complex && random.percent(60);
+            tensors.memories.push(Memory { dtype, pairs, len: 0, values, seed: random.next() >> 32 });
             tensors.memories.len() - 1
         });
         let dtype = tensors.memories[index].dtype;
@@ -185,6 +189,7 @@ pub(crate) fn fit(tensors: &mut Tensors) {
         let last: usize =
             given.sizes.iter().zip(&given.strides).map(|(&size, &stride)| size.saturating_sub(1) * stride).sum();
         let memory = &mut tensors.memories[index];
-        memory.len = memory.len.max(given.offset + if empty { 0 } else { last + 1 }).max(1);
+        let elements = given.offset + if empty { 0 } else { last + 1 };
+        memory.len = memory.len.max(if memory.is_complex() { 2 * elements } else { elements }).max(1);
     }
 }

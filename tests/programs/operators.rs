@@ -20,8 +20,7 @@ pub(crate) const DTYPES: [DType; 10] = [
     DType::I16,
 ];
 
-const COMPLEX: &str = "programs draw no complex inputs; tests/eager compares what it does with these";
-const WINDOWS: &str = "a transform of any length may be larger than memory; tests/fourier has some of all lengths";
+const COMPLEX: &str = "only programs on complex numbers call it";
 
 /// What is left out, with the reason. A name stands for all its overloads, and one with a star for all that begin so.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -46,26 +45,27 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("conj_physical", COMPLEX),
     ("resolve_conj", COMPLEX),
     ("resolve_neg", COMPLEX),
-    ("stft", WINDOWS),
-    ("istft", WINDOWS),
-    ("fft_*", WINDOWS),
-    ("_fft_pairs", WINDOWS),
-    ("_rfft_pairs", WINDOWS),
-    ("_irfft_pairs", WINDOWS),
+    ("stft", COMPLEX),
+    ("istft", COMPLEX),
+    ("fft_*", COMPLEX),
+    ("_fft_pairs", COMPLEX),
+    ("_rfft_pairs", COMPLEX),
+    ("_irfft_pairs", COMPLEX),
 ];
 
 fn is_named(name: &str, pattern: &str) -> bool {
     pattern.strip_suffix('*').map_or(name == pattern, |start| name.starts_with(start))
 }
 
-/// All operators of programs.
-pub(crate) fn operators() -> &'static [Operator] {
-    static ALL: OnceLock<Vec<Operator>> = OnceLock::new();
-    ALL.get_or_init(|| {
+/// All operators of programs, with or without complex numbers.
+pub(crate) fn operators(is_complex: bool) -> &'static [Operator] {
+    static ALL: [OnceLock<Vec<Operator>>; 2] = [const { OnceLock::new() }; 2];
+    ALL[usize::from(is_complex)].get_or_init(|| {
         opfuse::dispatch::load().expect("the built-in operators load");
+        let is_out = |reason: &str| !is_complex || reason != COMPLEX;
         let is_ours = |name: &&opfuse::dispatch::OperatorName| {
             let short = name.name.strip_prefix("aten::");
-            short.is_some_and(|short| !LEFT_OUT.iter().any(|(out, _)| is_named(short, out)))
+            short.is_some_and(|short| !LEFT_OUT.iter().any(|(out, reason)| is_out(reason) && is_named(short, out)))
         };
         let names = Dispatcher::global().operator_names();
         names.iter().filter(is_ours).filter_map(|name| Dispatcher::global().find(name)).collect()
@@ -87,6 +87,7 @@ pub(crate) struct Choice<'a> {
     /// The numbers that were read.
     pub(crate) numbers: &'a [usize],
     pub(crate) writes: bool,
+    pub(crate) is_complex: bool,
 }
 
 impl Choice<'_> {
@@ -122,6 +123,7 @@ impl Choice<'_> {
                 tensor.dtype() == receiver.dtype()
                     && (tensor.sizes() == receiver.sizes() || tensor.dim() < receiver.dim())
             }),
+            _ if self.is_complex && random.percent(50) => self.like(random, Tensor::is_complex),
             _ if random.percent(70) => self.like(random, |tensor| tensor.dtype().is_float()),
             _ => self.var(random).map(|(var, _)| *var),
         }
@@ -170,6 +172,7 @@ impl Choice<'_> {
             Type::Bool => Arg::Bool(random.percent(50)),
             Type::Str => Arg::Str(text(random, op, name).into()),
             Type::Scalar => self.scalar(random),
+            Type::ScalarType if self.is_complex && random.percent(40) => Arg::DType(random.pick(&DType::COMPLEX)),
             Type::ScalarType => Arg::DType(random.pick(&DTYPES)),
             Type::MemoryFormat => Arg::Format(random.pick(&[
                 MemoryFormat::Contiguous,

@@ -73,7 +73,8 @@ fn one(given: &Given, tensors: &Tensors) -> String {
         Place::Captured(index) => return format!("_w[{index}].clone()"),
         Place::Number(number) => return format!("Tensor::number({})?", scalar_text(&Arg::Scalar(*number))),
     };
-    let plain = format!("over(&made.memories[{index}], &{sizes:?}, &{strides:?}, {offset})?");
+    let over = if tensors.memories[index].is_complex() { "over_pairs" } else { "over" };
+    let plain = format!("{over}(&made.memories[{index}], &{sizes:?}, &{strides:?}, {offset})?");
     match role {
         Role::Plain => plain,
         Role::Inference => format!("inferred(&{plain})?"),

@@ -174,9 +174,18 @@ pub(crate) enum Values {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) dtype: DType,
+    /// Whether tensors in it are complex, if the dtype is that of a part.
+    pub(crate) pairs: bool,
     pub(crate) len: usize,
     pub(crate) values: Values,
     pub(crate) seed: u64,
+}
+
+impl Memory {
+    /// Whether its elements are the parts of complex numbers.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.pairs && matches!(self.dtype, DType::F32 | DType::F64)
+    }
 }
 
 /// Where a given tensor lies.

@@ -322,7 +322,7 @@ fn rows(sizes: &[usize]) -> Vec<usize> {
 
 /// One given tensor made plainer, in all calls.
 fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
-    const WAYS: usize = 11;
+    const WAYS: usize = 12;
     let (n_inputs, n_captured) = (case.n_inputs(), case.captured.given.len());
     let (index, way) = (at / WAYS, at % WAYS);
     if index >= n_inputs + n_captured {
@@ -363,7 +363,7 @@ fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
                     Place::Memory(memory) => list.memories[memory].clone(),
                     Place::Input(_) | Place::Captured(_) | Place::Number(_) => {
                         let (dtype, values) = (DType::F32, Values::Normal);
-                        super::program::Memory { dtype, len: 0, values, seed: index as u64 }
+                        super::program::Memory { dtype, pairs: false, len: 0, values, seed: index as u64 }
                     }
                 };
                 if list.given.iter().filter(|other| other.place == list.given[index].place).count() > 1
@@ -374,6 +374,11 @@ fn plainer_inputs(case: &Case, at: usize) -> Option<Case> {
                 }
             }
             8 => given.feed = Feed::Fresh,
+            10 => {
+                if let Place::Memory(memory) = given.place {
+                    list.memories[memory].pairs = false;
+                }
+            }
             9 => {
                 given.sizes = vec![2];
                 given.strides = vec![1];
