@@ -244,6 +244,13 @@ pub(crate) struct Tensors {
     pub(crate) given: Vec<Given>,
 }
 
+impl Tensors {
+    /// Whether some may be complex.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.memories.iter().any(Memory::is_complex)
+    }
+}
+
 /// What is done with the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
