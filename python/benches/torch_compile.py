@@ -5,6 +5,7 @@
     python torch_compile.py --only-page             writes the page of what is known
     python torch_compile.py --nets [...]            networks and programs of nets.py instead; `step` where they train
     python torch_compile.py --functions [...]       functions of functions.py instead, without gradients
+    python torch_compile.py --small-functions [...] functions of small_functions.py instead, without gradients
 
 Models have the architectures of transformers in small random configurations, and one has BERT-base's sizes. For each
 model and mode, processes of their own measure first calls: of `aot_eager`, which traces and compiles nothing; and of
@@ -55,8 +56,10 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     if name not in MODELS:
         import functions
         import nets
+        import small_functions
 
-        return {**nets.NETWORKS, **nets.PROGRAMS, **functions.FUNCTIONS}[name]()
+        all_functions = {**functions.FUNCTIONS, **small_functions.SMALL_FUNCTIONS}
+        return {**nets.NETWORKS, **nets.PROGRAMS, **all_functions}[name]()
     import transformers as hf
 
     encoder = {**SMALL, **DECODER}
@@ -334,10 +337,18 @@ FUNCTIONS_TEXT = [
     "`positions`, `index_add`, `scatter_add`, `channels first`, `mixed bits`. *Inference* is a call without gradients.",
     "*Error* is opfuse's greatest difference from eager PyTorch, as a number, whatever the results' size is.",
 ]
+SMALL_FUNCTIONS_TITLE = "# More functions under torch.compile"
+SMALL_FUNCTIONS_TEXT = [
+    "Points, colours, pairs, small matrices, short rows and layouts, from `python/benches/small_functions.py`. They",
+    "were written in one go, before any was measured. What `times vectors by sums`, `waves` and `luminance` showed was",
+    "mended before this page was made. *Inference* is a call without gradients. *Error* is opfuse's greatest",
+    "difference from eager PyTorch, as a number, whatever the results' size is.",
+]
 TEXTS = {
     "models": (MODELS_TITLE, MODELS_TEXT),
     "nets": (NETS_TITLE, NETS_TEXT),
     "functions": (FUNCTIONS_TITLE, FUNCTIONS_TEXT),
+    "small-functions": (SMALL_FUNCTIONS_TITLE, SMALL_FUNCTIONS_TEXT),
 }
 STEADY_TEXT = [
     "",
@@ -357,9 +368,12 @@ def rows(kind: str) -> list[tuple[str, str]]:
         return [(name, mode) for name in MODELS for mode in MODES]
     import functions
     import nets
+    import small_functions
 
     if kind == "functions":
         return [(name, "inference") for name in functions.FUNCTIONS]
+    if kind == "small-functions":
+        return [(name, "inference") for name in small_functions.SMALL_FUNCTIONS]
     networks = [(name, mode) for name in nets.NETWORKS for mode in MODES]
     return networks + [(name, "inference") for name in nets.PROGRAMS]
 
@@ -418,7 +432,12 @@ def page(state: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(kind="models")
-    for kind, what in (("nets", "networks and programs of nets.py"), ("functions", "functions of functions.py")):
+    kinds = {
+        "nets": "networks and programs of nets.py",
+        "functions": "functions of functions.py",
+        "small-functions": "functions of small_functions.py",
+    }
+    for kind, what in kinds.items():
         parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=what)
     parser.add_argument("--models", help="some of them, with commas between")
     parser.add_argument("--modes", default="inference,step")
