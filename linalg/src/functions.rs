@@ -1,13 +1,13 @@
 //! Functions of matrices: exponentials, and the gradient of the determinant.
 
-use crate::element::{Element, Real};
+use crate::element::{Element, Number, Real};
 use crate::{Failure, small, spectra};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
-/// The cofactors `det(A) A⁻ᵀ`. For a singular matrix `U S Vᵀ`, they are `det(U) det(V) U C Vᵀ`, where `C` has the
-/// products of all other singular values.
-pub(crate) fn cofactors<T: Real + Element>(a: &[T], n: usize, out: &mut [T]) -> Result<(), Failure> {
+/// The cofactors `det(A) A⁻ᵀ`. For a singular matrix `U S Wᵀ`, they are `det(U) det(W) U* C W*ᵀ`, where `C` has the
+/// products of all other singular values, and `X*` is the conjugate of `X`.
+pub(crate) fn cofactors<T: Number + Element>(a: &[T], n: usize, out: &mut [T]) -> Result<(), Failure> {
     let (mut lu, mut pivots) = (a.to_vec(), vec![0; n]);
     T::lu(&mut lu, n, n, &mut pivots);
     let det = T::determinant(&lu, n, &pivots);
@@ -29,10 +29,9 @@ pub(crate) fn cofactors<T: Real + Element>(a: &[T], n: usize, out: &mut [T]) -> 
     for vectors in [&u, &v] {
         let mut lu = vectors.clone();
         T::lu(&mut lu, n, n, &mut pivots);
-        if T::determinant(&lu, n, &pivots) < T::ZERO {
-            sign = -sign;
-        }
+        sign *= T::determinant(&lu, n, &pivots).direction();
     }
+    u.iter_mut().chain(&mut v).for_each(|element| *element = element.conjugate());
     for (skipped, column) in v.chunks_exact_mut(n.max(1)).enumerate() {
         let others = s.iter().enumerate().filter(|&(i, _)| i != skipped);
         let product = others.fold(sign, |product, (_, &value)| product * value);
@@ -49,7 +48,7 @@ enum Transposed {
     Right,
 }
 
-fn product<T: Real>(a: &[T], b: &[T], n: usize, transposed: Transposed, out: &mut [T]) {
+fn product<T: Number>(a: &[T], b: &[T], n: usize, transposed: Transposed, out: &mut [T]) {
     let (a, b) = (MatRef::from_column_major_slice(a, n, n), MatRef::from_column_major_slice(b, n, n));
     let b = if transposed == Transposed::Right { b.transpose() } else { b };
     matmul(MatMut::from_column_major_slice_mut(out, n, n), Accum::Replace, a, b, T::ONE, Par::Seq);
@@ -57,7 +56,7 @@ fn product<T: Real>(a: &[T], b: &[T], n: usize, transposed: Transposed, out: &mu
 
 /// The matrix exponential by scaling and squaring of the diagonal Padé approximant of order 13 (Higham, The scaling and
 /// squaring method for the matrix exponential revisited, SIAM J. Matrix Anal. Appl. 26, 2005, algorithm 2.3).
-pub(crate) fn exponential<T: Real + Element>(a: &mut [T], n: usize, out: &mut [T]) {
+pub(crate) fn exponential<T: Number + Element>(a: &mut [T], n: usize, out: &mut [T]) {
     /// The greatest 1-norm for which the approximant is exact to f64.
     const THETA: f64 = 5.371920351148152;
     const B: [f64; 14] = [
@@ -94,7 +93,7 @@ pub(crate) fn exponential<T: Real + Element>(a: &mut [T], n: usize, out: &mut [T
     product(&a2, &a2, n, Transposed::Neither, &mut a4);
     product(&a4, &a2, n, Transposed::Neither, &mut a6);
     // The coefficients are scaled by the first, so that all of them are at most 1: f32 has no room for them.
-    let b = |i: usize| T::from_f64(B[i] / B[0]);
+    let b = |i: usize| T::of_part(T::Part::from_f64(B[i] / B[0]));
     let combined = |out: &mut [T], [c6, c4, c2, c0]: [T; 4]| {
         for (at, element) in out.iter_mut().enumerate() {
             *element += a6[at] * c6 + a4[at] * c4 + a2[at] * c2;

@@ -1,7 +1,7 @@
 //! Triangular factorizations of matrices that are worth a call of the library.
 
 use crate::Failure;
-use crate::element::Real;
+use crate::element::Number;
 use crate::small::spoil;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
@@ -9,14 +9,17 @@ use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratc
 use faer::linalg::triangular_solve as triangular;
 use faer::{MatMut, MatRef, Par};
 
-pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
+pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Result<(), Failure> {
+    for i in 0..n {
+        a[i * n + i] = T::of_part(a[i * n + i].real_part());
+    }
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default()));
     let matrix = MatMut::from_column_major_slice_mut(a, n, n);
     let stack = MemStack::new(&mut memory);
     let found = cholesky_in_place(matrix, Default::default(), Par::Seq, stack, Default::default());
     let failed = match found {
         Ok(_) => (0..n).find(|&i| {
-            let is_positive = a[i * n + i] > T::ZERO;
+            let is_positive = a[i * n + i].real_part() > T::Part::ZERO;
             !is_positive
         }),
         Err(LltError::NonPositivePivot { index }) => Some(index.min(n - 1)),
@@ -25,7 +28,7 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
     failed.map_or(Ok(()), |at| Err(Failure::NotPositive(at + 1)))
 }
 
-pub(crate) fn solve_triangular<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, upper: bool, unit: bool) {
+pub(crate) fn solve_triangular<T: Number>(a: &[T], n: usize, b: &mut [T], columns: usize, upper: bool, unit: bool) {
     let a = MatRef::from_column_major_slice(a, n, n);
     let b = MatMut::from_column_major_slice_mut(b, n, columns);
     match (upper, unit) {
@@ -36,7 +39,7 @@ pub(crate) fn solve_triangular<T: Real>(a: &[T], n: usize, b: &mut [T], columns:
     }
 }
 
-pub(crate) fn lu<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
+pub(crate) fn lu<T: Number>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
     let mut memory = MemBuffer::new(lu_in_place_scratch::<usize, T>(rows, columns, Par::Seq, Default::default()));
     let (mut order, mut place) = (vec![0usize; rows], vec![0usize; rows]);
     let matrix = MatMut::from_column_major_slice_mut(a, rows, columns);

@@ -1,6 +1,6 @@
 //! QR factorizations, by Householder reflections.
 
-use crate::element::Real;
+use crate::element::Number;
 use crate::spectra::identity;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::householder::{
@@ -10,7 +10,7 @@ use faer::linalg::householder::{
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::{Conj, Mat, MatMut, Par};
 
-pub(crate) fn qr<T: Real>(a: &mut [T], rows: usize, columns: usize, q: &mut [T], r: &mut [T]) {
+pub(crate) fn qr<T: Number>(a: &mut [T], rows: usize, columns: usize, q: &mut [T], r: &mut [T]) {
     let size = rows.min(columns);
     let width = q.len().checked_div(rows).unwrap_or(0);
     identity(q, rows);
@@ -33,6 +33,22 @@ pub(crate) fn qr<T: Real>(a: &mut [T], rows: usize, columns: usize, q: &mut [T],
         }
     }
     let basis = matrix.as_ref().subcols(0, size);
-    let q = MatMut::from_column_major_slice_mut(q, rows, width);
-    apply(basis, factor.as_ref(), Conj::No, q, Par::Seq, MemStack::new(&mut memory));
+    let target = MatMut::from_column_major_slice_mut(q, rows, width);
+    apply(basis, factor.as_ref(), Conj::No, target, Par::Seq, MemStack::new(&mut memory));
+    if !T::IS_REAL {
+        straighten(rows, columns, q, r);
+    }
+}
+
+/// Turns the columns of `q` and the rows of `r` so that the diagonal of `r` is real.
+fn straighten<T: Number>(rows: usize, columns: usize, q: &mut [T], r: &mut [T]) {
+    let width = q.len() / rows;
+    for i in 0..rows.min(columns) {
+        let direction = r[i * width + i].direction();
+        q[i * rows..][..rows].iter_mut().for_each(|element| *element *= direction);
+        for j in i..columns {
+            r[j * width + i] *= direction.conjugate();
+        }
+        r[i * width + i] = T::of_part(r[i * width + i].real_part());
+    }
 }

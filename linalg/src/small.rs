@@ -1,9 +1,9 @@
 //! Loops for small matrices, and what is too little work for a library: pivots and determinants.
 //!
-//! Loops run down columns, which are contiguous. For the least sizes the compiler knows the size, and unrolls them.
+//! Loops run down columns, which are contiguous.
 
 use crate::Failure;
-use crate::element::Real;
+use crate::element::{Number, Real};
 use std::cmp::Ordering;
 
 /// Matrices of at most this order are factored here.
@@ -54,33 +54,29 @@ macro_rules! unrolled {
     };
 }
 
-pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
-    unrolled!(n, |size| cholesky_of(a, size))
-}
-
 #[inline(always)]
-fn cholesky_of<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
+fn cholesky_of<T: Number>(a: &mut [T], n: usize) -> Result<(), Failure> {
     let a = &mut a[..n * n];
     for j in 0..n {
         let (left, right) = a.split_at_mut((j + 1) * n);
         let column = &mut left[j * n..][..n];
-        let pivot = column[j];
+        let pivot = column[j].real_part();
         // NaN fails too.
-        let is_positive = pivot > T::ZERO;
+        let is_positive = pivot > T::Part::ZERO;
         if !is_positive {
             spoil(a, n, j);
             return Err(Failure::NotPositive(j + 1));
         }
         let root = pivot.root();
-        column[j] = root;
+        column[j] = T::of_part(root);
         for element in &mut column[j + 1..] {
-            *element /= root;
+            *element = element.over_part(root);
         }
         for element in &mut column[..j] {
             *element = T::ZERO;
         }
         for k in j + 1..n {
-            let factor = column[k];
+            let factor = column[k].conjugate();
             let target = &mut right[(k - j - 1) * n..][..n];
             for i in k..n {
                 target[i] -= column[i] * factor;
@@ -91,7 +87,7 @@ fn cholesky_of<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
 }
 
 /// Marks the columns from `first` on as not computed, and clears the upper triangle.
-pub(crate) fn spoil<T: Real>(a: &mut [T], n: usize, first: usize) {
+pub(crate) fn spoil<T: Number>(a: &mut [T], n: usize, first: usize) {
     for j in 0..n {
         a[j * n..][..j].fill(T::ZERO);
         if j >= first {
@@ -100,23 +96,14 @@ pub(crate) fn spoil<T: Real>(a: &mut [T], n: usize, first: usize) {
     }
 }
 
-pub(crate) fn solve_triangular<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, upper: bool, unit: bool) {
-    match (upper, unit) {
-        (false, false) => unrolled!(n, |size| lower(a, size, b, columns, false)),
-        (false, true) => unrolled!(n, |size| lower(a, size, b, columns, true)),
-        (true, false) => unrolled!(n, |size| upper_of(a, size, b, columns, false)),
-        (true, true) => unrolled!(n, |size| upper_of(a, size, b, columns, true)),
-    }
-}
-
 #[inline(always)]
-fn lower<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool) {
+fn lower<T: Number>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool) {
     let a = &a[..n * n];
     for x in b[..n * columns].chunks_exact_mut(n.max(1)) {
         for j in 0..n {
             let column = &a[j * n..][..n];
             if !unit {
-                x[j] /= column[j];
+                x[j] = x[j].over(column[j]);
             }
             let factor = x[j];
             for i in j + 1..n {
@@ -127,13 +114,13 @@ fn lower<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool) {
 }
 
 #[inline(always)]
-fn upper_of<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool) {
+fn upper_of<T: Number>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool) {
     let a = &a[..n * n];
     for x in b[..n * columns].chunks_exact_mut(n.max(1)) {
         for j in (0..n).rev() {
             let column = &a[j * n..][..n];
             if !unit {
-                x[j] /= column[j];
+                x[j] = x[j].over(column[j]);
             }
             let factor = x[j];
             for i in 0..j {
@@ -143,12 +130,8 @@ fn upper_of<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, unit: bool)
     }
 }
 
-pub(crate) fn lu<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
-    if rows == columns { unrolled!(rows, |size| lu_of(a, size, size, pivots)) } else { lu_of(a, rows, columns, pivots) }
-}
-
 #[inline(always)]
-fn lu_of<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
+fn lu_of<T: Number>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
     let a = &mut a[..rows * columns];
     for j in 0..rows.min(columns) {
         let column = &a[j * rows..][..rows];
@@ -170,7 +153,7 @@ fn lu_of<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]
         // A zero pivot has zeros below it.
         if divisor != T::ZERO {
             for element in &mut column[j + 1..] {
-                *element /= divisor;
+                *element = element.over(divisor);
             }
         }
         for target in right.chunks_exact_mut(rows) {
@@ -183,7 +166,7 @@ fn lu_of<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]
 }
 
 /// Swaps rows of `b` as a factorization did.
-pub(crate) fn swap_rows<T: Real>(n: usize, pivots: &[usize], b: &mut [T]) {
+pub(crate) fn swap_rows<T: Number>(n: usize, pivots: &[usize], b: &mut [T]) {
     for x in b.chunks_exact_mut(n.max(1)) {
         for (i, &pivot) in pivots.iter().enumerate() {
             x.swap(i, pivot);
@@ -191,7 +174,7 @@ pub(crate) fn swap_rows<T: Real>(n: usize, pivots: &[usize], b: &mut [T]) {
     }
 }
 
-pub(crate) fn check_pivots<T: Real>(a: &[T], rows: usize, count: usize) -> Result<(), Failure> {
+pub(crate) fn check_pivots<T: Number>(a: &[T], rows: usize, count: usize) -> Result<(), Failure> {
     (0..count).find(|&i| a[i * rows + i] == T::ZERO).map_or(Ok(()), |i| Err(Failure::ZeroPivot(i + 1)))
 }
 
@@ -200,22 +183,75 @@ fn is_odd(pivots: &[usize]) -> bool {
     pivots.iter().enumerate().filter(|&(i, &pivot)| i != pivot).count() % 2 == 1
 }
 
-pub(crate) fn determinant<T: Real>(a: &[T], n: usize, pivots: &[usize]) -> T {
+pub(crate) fn determinant<T: Number>(a: &[T], n: usize, pivots: &[usize]) -> T {
     let product = (0..n).fold(T::ONE, |product, i| product * a[i * n + i]);
     if is_odd(pivots) { -product } else { product }
 }
 
-pub(crate) fn log_determinant<T: Real>(a: &[T], n: usize, pivots: &[usize]) -> [T; 2] {
-    let (mut sign, mut sum) = (if is_odd(pivots) { -T::ONE } else { T::ONE }, T::ZERO);
-    for i in 0..n {
-        let pivot = a[i * n + i];
-        match pivot.partial_cmp(&T::ZERO) {
-            Some(Ordering::Greater) => {}
-            Some(Ordering::Equal) => sign = T::ZERO,
-            Some(Ordering::Less) => sign = -sign,
-            None => sign = pivot,
-        }
-        sum += pivot.magnitude().logarithm();
+/// Matrices of real numbers. For the least sizes the compiler knows the size, and unrolls the loops.
+pub(crate) mod real {
+    use super::*;
+
+    pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), Failure> {
+        unrolled!(n, |size| cholesky_of(a, size))
     }
-    [sign, sum]
+
+    pub(crate) fn solve_triangular<T: Real>(a: &[T], n: usize, b: &mut [T], columns: usize, upper: bool, unit: bool) {
+        match (upper, unit) {
+            (false, false) => unrolled!(n, |size| lower(a, size, b, columns, false)),
+            (false, true) => unrolled!(n, |size| lower(a, size, b, columns, true)),
+            (true, false) => unrolled!(n, |size| upper_of(a, size, b, columns, false)),
+            (true, true) => unrolled!(n, |size| upper_of(a, size, b, columns, true)),
+        }
+    }
+
+    pub(crate) fn lu<T: Real>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
+        if rows == columns {
+            unrolled!(rows, |size| lu_of(a, size, size, pivots))
+        } else {
+            lu_of(a, rows, columns, pivots)
+        }
+    }
+
+    pub(crate) fn log_determinant<T: Real>(a: &[T], n: usize, pivots: &[usize]) -> [T; 2] {
+        let (mut sign, mut sum) = (if is_odd(pivots) { -T::ONE } else { T::ONE }, T::ZERO);
+        for i in 0..n {
+            let pivot = a[i * n + i];
+            match pivot.partial_cmp(&T::ZERO) {
+                Some(Ordering::Greater) => {}
+                Some(Ordering::Equal) => sign = T::ZERO,
+                Some(Ordering::Less) => sign = -sign,
+                None => sign = pivot,
+            }
+            sum += pivot.magnitude().logarithm();
+        }
+        [sign, sum]
+    }
+}
+
+/// Matrices of complex numbers. Their arithmetic costs so much more that loops are not unrolled.
+pub(crate) mod complex {
+    use super::*;
+
+    pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Result<(), Failure> {
+        cholesky_of(a, n)
+    }
+
+    pub(crate) fn solve_triangular<T: Number>(a: &[T], n: usize, b: &mut [T], columns: usize, upper: bool, unit: bool) {
+        if upper { upper_of(a, n, b, columns, unit) } else { lower(a, n, b, columns, unit) }
+    }
+
+    pub(crate) fn lu<T: Number>(a: &mut [T], rows: usize, columns: usize, pivots: &mut [usize]) {
+        lu_of(a, rows, columns, pivots);
+    }
+
+    pub(crate) fn log_determinant<T: Number>(a: &[T], n: usize, pivots: &[usize]) -> [T; 2] {
+        let (mut sign, mut sum) = (if is_odd(pivots) { -T::ONE } else { T::ONE }, T::Part::ZERO);
+        for i in 0..n {
+            let pivot = a[i * n + i];
+            sign = if pivot == T::ZERO { T::ZERO } else { sign * pivot.direction() };
+            sum += pivot.magnitude().logarithm();
+        }
+        [sign, T::of_part(sum)]
+    }
 }

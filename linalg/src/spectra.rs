@@ -1,9 +1,9 @@
-//! Eigenvalues of symmetric matrices, singular values, and what follows from these.
+//! Eigenvalues of symmetric and Hermitian matrices, singular values, and what follows from these.
 //!
 //! Matrices whose elements would overflow or vanish when squared are scaled by a power of two first, which is exact.
 
 use crate::Failure;
-use crate::element::Real;
+use crate::element::{Number, Real};
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -11,7 +11,7 @@ use faer::linalg::matmul::matmul;
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{Accum, MatMut, MatRef, Par};
 
-pub(crate) fn symmetric_eigen<T: Real>(
+pub(crate) fn symmetric_eigen<T: Number>(
     a: &mut [T],
     n: usize,
     values: &mut [T],
@@ -23,8 +23,9 @@ pub(crate) fn symmetric_eigen<T: Real>(
     // The upper triangle is not read, whatever it is.
     for j in 0..n {
         for i in 0..j {
-            a[j * n + i] = a[i * n + j];
+            a[j * n + i] = a[i * n + j].conjugate();
         }
+        a[j * n + j] = T::of_part(a[j * n + j].real_part());
     }
     let scale = scaled(a)?;
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
@@ -37,7 +38,22 @@ pub(crate) fn symmetric_eigen<T: Real>(
     finished(values, scale)
 }
 
-pub(crate) fn singular<T: Real>(
+pub(crate) fn singular<T: Number>(
+    a: &mut [T],
+    rows: usize,
+    columns: usize,
+    values: &mut [T],
+    mut vectors: Option<(&mut [T], &mut [T])>,
+) -> Result<(), Failure> {
+    singular_of(a, rows, columns, values, vectors.as_mut().map(|(u, v)| (&mut **u, &mut **v)))?;
+    if let Some((_, v)) = vectors.filter(|_| !T::IS_REAL) {
+        v.iter_mut().for_each(|element| *element = element.conjugate());
+    }
+    Ok(())
+}
+
+/// Of `U S Vᴴ`.
+fn singular_of<T: Number>(
     a: &mut [T],
     rows: usize,
     columns: usize,
@@ -84,12 +100,12 @@ fn as_matrix<T>(elements: &mut [T], rows: usize) -> MatMut<'_, T> {
     MatMut::from_column_major_slice_mut(elements, rows, columns)
 }
 
-/// The pseudoinverse `V S⁺ Uᵀ`. Tolerances are absolute, and relative to the greatest singular value.
-pub(crate) fn pseudoinverse<T: Real>(
+/// The pseudoinverse `V S⁺ Uᴴ`. Tolerances are absolute, and relative to the greatest singular value.
+pub(crate) fn pseudoinverse<T: Number>(
     a: &mut [T],
     rows: usize,
     columns: usize,
-    [absolute, relative]: [T; 2],
+    [absolute, relative]: [T::Part; 2],
     out: &mut [T],
 ) -> Result<(), Failure> {
     let size = rows.min(columns);
@@ -98,18 +114,20 @@ pub(crate) fn pseudoinverse<T: Real>(
         return Ok(());
     }
     let (mut s, mut u, mut v) = (vec![T::ZERO; size], vec![T::ZERO; rows * size], vec![T::ZERO; columns * size]);
-    singular(a, rows, columns, &mut s, Some((&mut u, &mut v)))?;
-    let tolerance = if relative * s[0] > absolute { relative * s[0] } else { absolute };
+    singular_of(a, rows, columns, &mut s, Some((&mut u, &mut v)))?;
+    let bound = relative * s[0].real_part();
+    let tolerance = if bound > absolute { bound } else { absolute };
     for (column, &value) in v.chunks_exact_mut(columns).zip(&s) {
+        let value = value.real_part();
         if value > tolerance {
-            column.iter_mut().for_each(|element| *element /= value);
+            column.iter_mut().for_each(|element| *element = element.over_part(value));
         } else {
             column.fill(T::ZERO);
         }
     }
     let (u, v) = (MatRef::from_column_major_slice(&u, rows, size), MatRef::from_column_major_slice(&v, columns, size));
     let out = MatMut::from_column_major_slice_mut(out, columns, rows);
-    matmul(out, Accum::Replace, v, u.transpose(), T::ONE, Par::Seq);
+    matmul(out, Accum::Replace, v, u.adjoint(), T::ONE, Par::Seq);
     Ok(())
 }
 
@@ -117,21 +135,21 @@ pub(crate) fn pseudoinverse<T: Real>(
 ///
 /// # Errors
 /// If an element is not finite.
-fn scaled<T: Real>(a: &mut [T]) -> Result<i32, Failure> {
-    let mut most = T::ZERO;
+pub(crate) fn scaled<T: Number>(a: &mut [T]) -> Result<i32, Failure> {
+    let mut most = T::Part::ZERO;
     for &element in &*a {
         if !element.finite() {
             return Err(Failure::NotFinite);
         }
-        if element.magnitude() > most {
-            most = element.magnitude();
+        if element.greatest_part() > most {
+            most = element.greatest_part();
         }
     }
-    if most == T::ZERO {
+    if most == T::Part::ZERO {
         return Ok(0);
     }
     let exponent = most.exponent();
-    if exponent.abs() <= T::SAFE_EXPONENT {
+    if exponent.abs() <= T::Part::SAFE_EXPONENT {
         return Ok(0);
     }
     times_power(a, -exponent);
@@ -142,7 +160,7 @@ fn scaled<T: Real>(a: &mut [T]) -> Result<i32, Failure> {
 ///
 /// # Errors
 /// If a value is not a number after all.
-fn finished<T: Real>(values: &mut [T], exponent: i32) -> Result<(), Failure> {
+pub(crate) fn finished<T: Number>(values: &mut [T], exponent: i32) -> Result<(), Failure> {
     if values.iter().any(|value| !value.finite()) {
         return Err(Failure::NoConvergence);
     }
@@ -153,13 +171,13 @@ fn finished<T: Real>(values: &mut [T], exponent: i32) -> Result<(), Failure> {
 }
 
 /// Multiplies by a power of two in two steps, each of which a number can hold.
-pub(crate) fn times_power<T: Real>(numbers: &mut [T], exponent: i32) {
+pub(crate) fn times_power<T: Number>(numbers: &mut [T], exponent: i32) {
     let half = exponent / 2;
-    let (first, second) = (T::power_of_two(half), T::power_of_two(exponent - half));
-    numbers.iter_mut().for_each(|number| *number = *number * first * second);
+    let (first, second) = (T::Part::power_of_two(half), T::Part::power_of_two(exponent - half));
+    numbers.iter_mut().for_each(|number| *number = number.times_part(first).times_part(second));
 }
 
-pub(crate) fn identity<T: Real>(matrix: &mut [T], rows: usize) {
+pub(crate) fn identity<T: Number>(matrix: &mut [T], rows: usize) {
     matrix.fill(T::ZERO);
     let columns = matrix.len().checked_div(rows).unwrap_or(0);
     (0..columns).for_each(|i| matrix[i * rows + i] = T::ONE);

@@ -282,10 +282,12 @@ attributes! {
     Drawn { size: Ints, dtype: Option<DType> }
     /// The main diagonal or one beside it.
     Triangle { diagonal: i64 }
-    /// Whether a matrix that cannot be factored is an error, or gives NaNs and infinities.
-    Checked { check: bool }
-    /// Whether singular vectors are as many as rows and columns.
-    SvdFactors { full: bool }
+    /// Whether a matrix that cannot be factored is an error, or gives NaNs and infinities; [`OfPairs`].
+    Checked { check: bool, pairs: bool }
+    /// Whether singular vectors are as many as rows and columns; [`OfPairs`].
+    SvdFactors { full: bool, pairs: bool }
+    /// Whether matrices and the result are of complex numbers, which are pairs in one more dim, the last.
+    OfPairs { pairs: bool }
 }
 
 macro_rules! structs_of_rows {

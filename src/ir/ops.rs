@@ -999,17 +999,17 @@ macro_rules! for_each_op {
                 /// The transposed factor of a positive definite matrix: of `L Lᵀ`, from its lower triangle, or of
                 /// `Uᵀ U` from its upper one. If `check`, other matrices are errors; else the factor is NaN from the
                 /// first bad minor on.
-                CholeskyFactor { upper: bool, check: bool = true } = Row {
+                CholeskyFactor { upper: bool, check: bool = true, pairs: bool } = Row {
                     name: "_linalg_cholesky",
-                    schema: Schema::Text("_linalg_cholesky(Tensor self, bool upper=False, bool check=True) -> Tensor"),
+                    schema: Schema::Text("_linalg_cholesky(Tensor self, bool upper=False, bool check=True, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_square,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Cholesky)),
                     derivative: Derivative::Formula(matrices::cholesky),
                 };
                 /// The transposed solution of a triangular system.
-                SolveTriangular { upper: bool, unitriangular: bool } = Row {
+                SolveTriangular { upper: bool, unitriangular: bool, pairs: bool } = Row {
                     name: "_linalg_solve_triangular",
-                    schema: Schema::Text("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular=False) -> Tensor"),
+                    schema: Schema::Text("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular=False, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::solution,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::SolveTriangular)),
                     derivative: Derivative::Formula(matrices::solve_triangular),
@@ -1017,7 +1017,7 @@ macro_rules! for_each_op {
                 /// The transposed solution of a square system. If `check`, a singular matrix is an error.
                 Solve: Checked = Row {
                     name: "_linalg_solve",
-                    schema: Schema::Text("_linalg_solve(Tensor self, Tensor B, bool check=True) -> Tensor"),
+                    schema: Schema::Text("_linalg_solve(Tensor self, Tensor B, bool check=True, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::solution,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Solve)),
                     derivative: Derivative::Formula(matrices::solve),
@@ -1025,31 +1025,31 @@ macro_rules! for_each_op {
                 /// The transposed inverse. If `check`, a singular matrix is an error.
                 Inverse: Checked = Row {
                     name: "_linalg_inv",
-                    schema: Schema::Text("_linalg_inv(Tensor self, bool check=True) -> Tensor"),
+                    schema: Schema::Text("_linalg_inv(Tensor self, bool check=True, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_square,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Inverse)),
                     derivative: Derivative::Formula(matrices::inverse),
                 };
                 /// The determinant.
-                Determinant = Row {
+                Determinant: OfPairs = Row {
                     name: "_linalg_det_of",
-                    schema: Schema::Text("_linalg_det_of(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_det_of(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_number,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Determinant)),
                     derivative: Derivative::Formula(matrices::determinant),
                 };
-                /// The gradient of the determinant.
-                Cofactors = Row {
+                /// The derivatives of the determinant by each element.
+                Cofactors: OfPairs = Row {
                     name: "_linalg_cofactors",
-                    schema: Schema::Text("_linalg_cofactors(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_cofactors(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_square,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Cofactors)),
                     derivative: Derivative::Formula(matrices::cofactors),
                 };
                 /// The sign of the determinant and the logarithm of its magnitude, in a dim of size 2.
-                LogDeterminant = Row {
+                LogDeterminant: OfPairs = Row {
                     name: "_linalg_slogdet_pair",
-                    schema: Schema::Text("_linalg_slogdet_pair(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_slogdet_pair(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_pair,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::LogDeterminant)),
                     derivative: Derivative::Formula(matrices::log_determinant),
@@ -1058,7 +1058,7 @@ macro_rules! for_each_op {
                 /// `check`, a zero on the diagonal of `U` is an error.
                 LuFactors: Checked = Row {
                     name: "_linalg_lu_factor",
-                    schema: Schema::Text("_linalg_lu_factor(Tensor self, bool check=False) -> Tensor"),
+                    schema: Schema::Text("_linalg_lu_factor(Tensor self, bool check=False, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::lu,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Lu)),
                     derivative: Derivative::Formula(factorizations::lu),
@@ -1072,59 +1072,75 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// The parts of `Q R` in one dim, both transposed.
-                QrFactors { complete: bool } = Row {
+                QrFactors { complete: bool, pairs: bool } = Row {
                     name: "_linalg_qr",
-                    schema: Schema::Text("_linalg_qr(Tensor self, bool complete=False) -> Tensor"),
+                    schema: Schema::Text("_linalg_qr(Tensor self, bool complete=False, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::qr,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Qr)),
                     derivative: Derivative::Formula(factorizations::qr),
                 };
                 /// The eigenvalues of a symmetric matrix and its transposed eigenvectors in one dim, from its lower
                 /// triangle.
-                Eigen = Row {
+                Eigen: OfPairs = Row {
                     name: "_linalg_eigh_packed",
-                    schema: Schema::Text("_linalg_eigh_packed(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_eigh_packed(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::eigen,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Eigen)),
                     derivative: Derivative::Formula(factorizations::eigen),
                 };
                 /// The eigenvalues of a symmetric matrix, from its lower triangle.
-                Eigenvalues = Row {
+                Eigenvalues: OfPairs = Row {
                     name: "_linalg_eigvalsh",
-                    schema: Schema::Text("_linalg_eigvalsh(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_eigvalsh(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::eigenvalues,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Eigenvalues)),
                     derivative: Derivative::Formula(factorizations::eigenvalues),
                 };
-                /// The parts of `U S Vᵀ` in one dim: the transposed `U`, the diagonal of `S`, and `Vᵀ`.
+                /// The eigenvalues of a square matrix and its transposed eigenvectors in one dim, as pairs.
+                GeneralEigen: OfPairs = Row {
+                    name: "_linalg_eig_packed",
+                    schema: Schema::Text("_linalg_eig_packed(Tensor self, bool pairs=False) -> Tensor"),
+                    infer: infer::matrices::general_eigen,
+                    meaning: Meaning::Routine(Routine::Matrix(MatrixWork::GeneralEigen)),
+                    derivative: Derivative::Formula(factorizations::general_eigen),
+                };
+                /// The eigenvalues of a square matrix, as pairs.
+                GeneralEigenvalues: OfPairs = Row {
+                    name: "_linalg_eigvals",
+                    schema: Schema::Text("_linalg_eigvals(Tensor self, bool pairs=False) -> Tensor"),
+                    infer: infer::matrices::general_eigenvalues,
+                    meaning: Meaning::Routine(Routine::Matrix(MatrixWork::GeneralEigenvalues)),
+                    derivative: Derivative::Formula(factorizations::general_eigenvalues),
+                };
+                /// The parts of `U S Vᴴ` in one dim: the transposed `U`, the diagonal of `S`, and `Vᴴ`.
                 Svd: SvdFactors = Row {
                     name: "_linalg_svd_packed",
-                    schema: Schema::Text("_linalg_svd_packed(Tensor self, bool full=False) -> Tensor"),
+                    schema: Schema::Text("_linalg_svd_packed(Tensor self, bool full=False, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::svd,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Singular)),
                     derivative: Derivative::Formula(factorizations::svd),
                 };
                 /// The singular values.
-                SingularValues = Row {
+                SingularValues: OfPairs = Row {
                     name: "_linalg_svdvals",
-                    schema: Schema::Text("_linalg_svdvals(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_svdvals(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::singular_values,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::SingularValues)),
                     derivative: Derivative::Formula(factorizations::singular_values),
                 };
                 /// The transposed pseudoinverse. Singular values up to `atol`, or up to `rtol` times the greatest,
                 /// count as 0. There is one tolerance of each kind per matrix, in two dims of size 1.
-                Pseudoinverse = Row {
+                Pseudoinverse: OfPairs = Row {
                     name: "_linalg_pinv",
-                    schema: Schema::Text("_linalg_pinv(Tensor self, Tensor atol, Tensor rtol) -> Tensor"),
+                    schema: Schema::Text("_linalg_pinv(Tensor self, Tensor atol, Tensor rtol, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::pseudoinverse,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Pseudoinverse)),
                     derivative: Derivative::Formula(matrices::pseudoinverse),
                 };
                 /// The transposed exponential of a matrix.
-                MatrixExponential = Row {
+                MatrixExponential: OfPairs = Row {
                     name: "_linalg_matrix_exp",
-                    schema: Schema::Text("_linalg_matrix_exp(Tensor self) -> Tensor"),
+                    schema: Schema::Text("_linalg_matrix_exp(Tensor self, bool pairs=False) -> Tensor"),
                     infer: infer::matrices::square_to_square,
                     meaning: Meaning::Routine(Routine::Matrix(MatrixWork::Exponential)),
                     derivative: Derivative::Formula(matrices::exponential),

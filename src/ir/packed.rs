@@ -36,7 +36,12 @@ impl Packed {
         Packed { parts: smallvec![[width, rows], [columns, width]] }
     }
 
-    /// Of a symmetric matrix: its eigenvalues and the transposed eigenvectors.
+    /// One row of numbers.
+    pub fn row(columns: usize) -> Packed {
+        Packed { parts: smallvec![[1, columns]] }
+    }
+
+    /// Of a square matrix: its eigenvalues and the transposed eigenvectors.
     pub fn eigen(order: usize) -> Packed {
         Packed { parts: smallvec![[1, order], [order, order]] }
     }

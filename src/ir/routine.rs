@@ -61,7 +61,7 @@ pub enum MatrixWork {
     Determinant,
     /// The sign of the determinant, and the logarithm of its magnitude.
     LogDeterminant,
-    /// The gradient of the determinant.
+    /// The derivatives of the determinant by each element.
     Cofactors,
     /// Packed: the transposed triangular factors in one matrix, and the pivots, counted from 1.
     Lu,
@@ -73,6 +73,10 @@ pub enum MatrixWork {
     Eigen,
     /// The eigenvalues of a symmetric matrix.
     Eigenvalues,
+    /// Packed: eigenvalues and transposed eigenvectors of any square matrix, as pairs.
+    GeneralEigen,
+    /// The eigenvalues of any square matrix, as pairs.
+    GeneralEigenvalues,
     /// Packed: transposed left singular vectors, singular values, and transposed right singular vectors.
     Singular,
     /// The singular values.
@@ -122,6 +126,8 @@ impl MatrixWork {
             MatrixWork::Qr => "linalg.qr",
             MatrixWork::Eigen => "linalg.eigh",
             MatrixWork::Eigenvalues => "linalg.eigvalsh",
+            MatrixWork::GeneralEigen => "linalg.eig",
+            MatrixWork::GeneralEigenvalues => "linalg.eigvals",
             MatrixWork::Singular => "linalg.svd",
             MatrixWork::SingularValues => "linalg.svdvals",
             MatrixWork::Pseudoinverse => "linalg.pinv",
@@ -140,6 +146,8 @@ impl MatrixWork {
             | MatrixWork::Permutation
             | MatrixWork::Eigen
             | MatrixWork::Eigenvalues
+            | MatrixWork::GeneralEigen
+            | MatrixWork::GeneralEigenvalues
             | MatrixWork::Singular
             | MatrixWork::SingularValues
             | MatrixWork::Pseudoinverse => true,

@@ -9,6 +9,7 @@ use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
 use crate::error::{Error, Result};
 use crate::ir::TensorType;
+use crate::ir::shape::contiguous_strides;
 use crate::tensor::handle::Tensor;
 use std::sync::Arc;
 
@@ -29,7 +30,11 @@ impl Tensor {
         let mut ty = TensorType { number: false, dtype: pairs.dtype().complex(), ..pairs.ty() };
         ty.sizes.pop();
         ty.strides.pop();
-        ty.strides.iter_mut().for_each(|stride| *stride /= 2);
+        // A tensor without elements has strides that say nothing.
+        match pairs.numel() {
+            0 => ty.strides = contiguous_strides(&ty.sizes),
+            _ => ty.strides.iter_mut().for_each(|stride| *stride /= 2),
+        }
         let keys = pairs.key_set() | KeySet::of(DispatchKey::Complex);
         Tensor::wrapper(&ty, pairs.device(), keys, Arc::new(Pairs(pairs.clone())))
     }
@@ -49,8 +54,6 @@ impl Tensor {
 pub(crate) fn are_side_by_side(pairs: &Tensor) -> bool {
     let (sizes, strides) = (pairs.sizes(), pairs.strides());
     let is_even = |dim: usize| strides[dim].is_multiple_of(2) || sizes[dim] == 1;
-    pairs.dtype().complex().part() == pairs.dtype()
-        && sizes.last() == Some(&2)
-        && (strides.last() == Some(&1) || pairs.numel() == 0)
-        && (0..sizes.len() - 1).all(is_even)
+    let is_of_parts = pairs.dtype().complex().part() == pairs.dtype() && sizes.last() == Some(&2);
+    is_of_parts && (pairs.numel() == 0 || (strides.last() == Some(&1) && (0..sizes.len() - 1).all(is_even)))
 }

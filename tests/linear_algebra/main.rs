@@ -1,6 +1,7 @@
 //! Linear algebra: what defines a factorization holds, gradients are those of differences, and bits do not depend on
 //! how a call is made. Recorded results of PyTorch are in `tests/golden_linalg`.
 
+mod complex;
 mod errors;
 mod gradients;
 mod identities;

@@ -110,23 +110,28 @@ impl Builder {
         let order = self.random.below(5);
         let columns = self.random.below(5);
         let dtype = self.random.pick(&[DType::F32, DType::F64]);
+        let pairs = self.random.percent(50);
+        let of_pairs = Attr::bool(pairs);
         let matrix = |builder: &mut Builder, sizes: [usize; 2]| {
-            builder.strided_input(dtype, &[2, sizes[0], sizes[1]], Fill::Normal)
+            let sizes = [2, sizes[0], sizes[1], 2];
+            builder.strided_input(dtype, &sizes[..if pairs { 4 } else { 3 }], Fill::Normal)
         };
         let [one, other] = [0; 2].map(|_| Attr::bool(self.random.percent(50)));
         match op {
             Op::QrFactors | Op::Svd => {
                 let matrix = matrix(self, [order, columns]);
-                self.call(op, &[matrix], smallvec![one])
+                self.call(op, &[matrix], smallvec![one, of_pairs])
             }
             Op::SingularValues => {
                 let matrix = matrix(self, [order, columns]);
-                self.call(op, &[matrix], Attrs::new())
+                self.call(op, &[matrix], smallvec![of_pairs])
             }
             Op::Pseudoinverse => {
                 let matrix = matrix(self, [order, columns]);
-                let tolerances = [0; 2].map(|_| self.strided_input(dtype, &[2, 1, 1], Fill::Positive));
-                self.call(op, &[matrix, tolerances[0], tolerances[1]], Attrs::new())
+                let sizes = [2, 1, 1, 2];
+                let sizes = &sizes[..if pairs { 4 } else { 3 }];
+                let tolerances = [0; 2].map(|_| self.strided_input(dtype, sizes, Fill::Positive));
+                self.call(op, &[matrix, tolerances[0], tolerances[1]], smallvec![of_pairs])
             }
             Op::LuPermutation => {
                 let n_swaps = self.random.below(order + 1);
@@ -136,27 +141,39 @@ impl Builder {
             }
             Op::SolveTriangular | Op::Solve => {
                 let right = matrix(self, [order, columns]);
-                let left = self.dominated(dtype, order)?;
-                let attrs = if op == Op::Solve { smallvec![one] } else { smallvec![one, other] };
+                let left = self.dominated(dtype, order, pairs)?;
+                let attrs = if op == Op::Solve { smallvec![one, of_pairs] } else { smallvec![one, other, of_pairs] };
                 self.call(op, &[left, right], attrs)
             }
             Op::CholeskyFactor => {
-                let matrix = self.dominated(dtype, order)?;
-                self.call(op, &[matrix], smallvec![one, other])
+                let matrix = self.dominated(dtype, order, pairs)?;
+                self.call(op, &[matrix], smallvec![one, other, of_pairs])
             }
             Op::Inverse | Op::LuFactors => {
-                let matrix = self.dominated(dtype, order)?;
-                self.call(op, &[matrix], smallvec![one])
+                let matrix = self.dominated(dtype, order, pairs)?;
+                self.call(op, &[matrix], smallvec![one, of_pairs])
             }
             _ => {
-                let matrix = self.dominated(dtype, order)?;
-                self.call(op, &[matrix], Attrs::new())
+                let matrix = self.dominated(dtype, order, pairs)?;
+                self.call(op, &[matrix], smallvec![of_pairs])
             }
         }
     }
 
-    /// Two square matrices, in each row of which the number on the diagonal is greater than all others together.
-    fn dominated(&mut self, dtype: DType, order: usize) -> Option<NodeId> {
+    /// Two square matrices, in each row of which the number on the diagonal is greater than all others together. As
+    /// pairs, they have imaginary parts.
+    fn dominated(&mut self, dtype: DType, order: usize, pairs: bool) -> Option<NodeId> {
+        let real = self.dominated_parts(dtype, order)?;
+        if !pairs {
+            return Some(real);
+        }
+        let imaginary = self.strided_input(dtype, &[2, order, order], Fill::Normal);
+        let imaginary = self.call(Op::Tanh, &[imaginary], Attrs::new())?;
+        let parts = [real, imaginary].map(|part| self.call(Op::Unsqueeze, &[part], smallvec![Attr::int(3)]));
+        self.call(Op::Cat, &[parts[0]?, parts[1]?], smallvec![Attr::int(3)])
+    }
+
+    fn dominated_parts(&mut self, dtype: DType, order: usize) -> Option<NodeId> {
         let all = self.strided_input(dtype, &[2, order, order], Fill::Normal);
         let small = self.call(Op::Tanh, &[all], Attrs::new())?;
         let some = self.strided_input(dtype, &[2, order], Fill::Normal);

@@ -20,6 +20,7 @@ pub mod factorizations;
 pub mod fourier;
 mod gradients;
 pub mod matrices;
+mod matrix;
 pub mod pointwise;
 pub mod products;
 pub mod reductions;

@@ -1,11 +1,14 @@
 //! Types of the results of work on matrices: factorizations, solutions, functions.
 //!
 //! Operands are f32 or f64, have a matrix in their last two dims, and agree in the dims before. Operators broadcast
-//! first, and check in their own words.
+//! first, and check in their own words. If the argument `pairs` holds, operands and result have one more dim, for the
+//! parts of complex numbers.
 
 use crate::error::{Error, Result};
+use crate::ir::attr::Attr;
 use crate::ir::attrs::*;
 use crate::ir::dtype::DType;
+use crate::ir::op::Op;
 use crate::ir::packed::Packed;
 use crate::ir::routine::Routine;
 use crate::ir::row::{Call, Meaning};
@@ -26,13 +29,27 @@ fn matrix<'a>(call: &Call<'a>, index: usize) -> Result<(&'a [usize], [usize; 2])
     if !matches!(ty.dtype, DType::F32 | DType::F64) {
         return Err(Error::unsupported(name(call), ty.dtype, "f32 and f64", "convert with to_dtype(DType::F32) first"));
     }
-    match &ty.sizes[..] {
+    let sizes = match (&ty.sizes[..], of_pairs(call.op, call.attrs)) {
+        (sizes, false) => sizes,
+        ([sizes @ .., 2], true) => sizes,
+        (other, true) => {
+            let what = format!("complex numbers are pairs in a last dim of size 2, but the shape is {other:?}");
+            return Err(Error::shape(name(call), what, "pass view_as_real()"));
+        }
+    };
+    match sizes {
         [batch @ .., rows, columns] => Ok((batch, [*rows, *columns])),
         other => {
             let what = format!("the input must have at least 2 dimensions, but its shape is {other:?}");
             Err(Error::shape(name(call), what, "a matrix has two"))
         }
     }
+}
+
+/// Whether matrices are of complex numbers, which are pairs.
+pub fn of_pairs(op: Op, attrs: &[Attr]) -> bool {
+    let at = op.attr_names().iter().position(|name| *name == "pairs");
+    at.and_then(|at| attrs.get(at)).and_then(<bool as Attribute>::read).unwrap_or(false)
 }
 
 fn square<'a>(call: &Call<'a>) -> Result<(&'a [usize], usize)> {
@@ -45,7 +62,16 @@ fn square<'a>(call: &Call<'a>) -> Result<(&'a [usize], usize)> {
     }
 }
 
+/// A result of these sizes, and of pairs if the operands are.
 fn made(call: &Call<'_>, sizes: &[usize]) -> Result<TensorType> {
+    if of_pairs(call.op, call.attrs) { made_of_pairs(call, sizes) } else { made_of_numbers(call, sizes) }
+}
+
+fn made_of_pairs(call: &Call<'_>, sizes: &[usize]) -> Result<TensorType> {
+    made_of_numbers(call, &with(sizes, 2))
+}
+
+fn made_of_numbers(call: &Call<'_>, sizes: &[usize]) -> Result<TensorType> {
     let dtype = call.args[0].dtype;
     checked_numel(name(call), sizes, dtype.size())?;
     Ok(TensorType::contiguous(dtype, sizes))
@@ -54,7 +80,7 @@ fn made(call: &Call<'_>, sizes: &[usize]) -> Result<TensorType> {
 /// A square matrix for a square matrix.
 pub fn square_to_square(call: &Call<'_>) -> Result<TensorType> {
     square(call)?;
-    made(call, &call.args[0].sizes)
+    made_of_numbers(call, &call.args[0].sizes)
 }
 
 /// A number for a square matrix.
@@ -103,7 +129,7 @@ pub fn pseudoinverse(call: &Call<'_>) -> Result<TensorType> {
             return Err(Error::shape(name(call), what, "there must be one per matrix, of its dtype"));
         }
     }
-    made(call, &call.args[0].sizes)
+    made_of_numbers(call, &call.args[0].sizes)
 }
 
 /// The parts of `P L U`.
@@ -128,6 +154,18 @@ pub fn qr(call: &Call<'_>) -> Result<TensorType> {
 pub fn eigen(call: &Call<'_>) -> Result<TensorType> {
     let (batch, order) = square(call)?;
     made(call, &Packed::eigen(order).sizes(batch))
+}
+
+/// The parts of an eigenvalue decomposition, as pairs.
+pub fn general_eigen(call: &Call<'_>) -> Result<TensorType> {
+    let (batch, order) = square(call)?;
+    made_of_pairs(call, &Packed::eigen(order).sizes(batch))
+}
+
+/// One pair per row of a square matrix.
+pub fn general_eigenvalues(call: &Call<'_>) -> Result<TensorType> {
+    let (batch, order) = square(call)?;
+    made_of_pairs(call, &with(batch, order))
 }
 
 /// The parts of a singular value decomposition.

@@ -1,6 +1,6 @@
 //! Cholesky factorizations, and what is solved by them.
 
-use super::operands::{batch, first_marked, identity, mt, need_matrices, need_same, need_square, shape, together};
+use super::operands::{batch, first_marked, identity, mh, mt, need_matrices, need_same, need_square, shape, together};
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -19,8 +19,9 @@ static CHOLESKY_INVERSE: Composite = Composite::new("cholesky_inverse(Tensor sel
 
 /// Cholesky factorizations.
 impl Tensor {
-    /// The lower triangle `L` of `A = L Lᵀ`, for symmetric positive definite matrices; if `upper`, the upper one of
-    /// `Uᵀ U`. Only that triangle of `A` is read. f32 and f64. The gradient is symmetric.
+    /// The lower triangle `L` of `A = L Lᴴ`, for positive definite matrices that are symmetric or, with complex numbers,
+    /// Hermitian; if `upper`, the upper one of `Uᴴ U`. Only that triangle of `A` is read. f32 and f64, complex64 and
+    /// complex128. The gradient is symmetric or Hermitian.
     ///
     /// ```
     /// # use opfuse::{Result, Tensor};
@@ -91,7 +92,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
 
 fn factor(op: &str, x: &Tensor, upper: bool, check: bool) -> Result<Tensor> {
     need_square(op, x)?;
-    mt(&call(Op::CholeskyFactor, &[x], &Attrs::from(CholeskyFactor { upper, check }))?)
+    mt(&call(Op::CholeskyFactor, &[x], &Attrs::from(CholeskyFactor { upper, check, pairs: false }))?)
 }
 
 fn solve(op: &str, factor: &Tensor, b: &Tensor, upper: bool) -> Result<Tensor> {
@@ -103,7 +104,7 @@ fn solve(op: &str, factor: &Tensor, b: &Tensor, upper: bool) -> Result<Tensor> {
         return Err(Error::shape(op, what, "both must have as many rows"));
     }
     let (factor, b) = together(op, factor, b)?;
-    let lower = if upper { mt(&factor)? } else { factor };
+    let lower = if upper { mh(&factor)? } else { factor };
     let half = lower.linalg_solve_triangular(&b, false)?;
-    mt(&lower)?.linalg_solve_triangular(&half, true)
+    mh(&lower)?.linalg_solve_triangular(&half, true)
 }

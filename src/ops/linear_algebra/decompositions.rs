@@ -1,6 +1,6 @@
-//! QR factorizations, eigenvalues of symmetric matrices, singular values, exponentials.
+//! QR factorizations, eigenvalues of symmetric and Hermitian matrices, singular values, exponentials.
 
-use super::operands::{batch, identity, mt, need_matrices, need_square, part, shape, sizes, vector};
+use super::operands::{batch, identity, mh, mt, need_matrices, need_square, part, real, shape, sizes, vector};
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -23,10 +23,11 @@ static SVDVALS: Composite = Composite::new("linalg_svdvals(Tensor A, *, str? dri
 static MATRIX_POWER: Composite = Composite::new("matrix_power(Tensor self, int n) -> Tensor");
 static MATRIX_EXP: Composite = Composite::new("matrix_exp(Tensor self) -> Tensor");
 
-/// Orthogonal factorizations, and exponentials. f32 and f64.
+/// Orthogonal factorizations, and exponentials. f32 and f64, complex64 and complex128.
 impl Tensor {
     /// `A = Q R` with orthonormal columns and an upper triangle: as many columns of `Q` as the lesser size of `A`. The
-    /// other modes of PyTorch, complete and `R` alone, are arguments of `aten::linalg_qr`.
+    /// other modes of PyTorch, complete and `R` alone, are arguments of `aten::linalg_qr`. The diagonal of a complex `R` is
+    /// real.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -35,8 +36,9 @@ impl Tensor {
         QR.call((self, "reduced"))
     }
 
-    /// The eigenvalues of symmetric matrices in ascending order, and eigenvectors as columns. Only the lower triangle
-    /// is read. The signs of eigenvectors are arbitrary. Gradients of eigenvectors exist where eigenvalues differ.
+    /// The eigenvalues of symmetric or Hermitian matrices in ascending order, and eigenvectors as columns. Only the lower
+    /// triangle is read. The signs of eigenvectors are arbitrary, and the directions of complex ones. Gradients of
+    /// eigenvectors exist where eigenvalues differ.
     ///
     /// # Errors
     /// If the matrices are not square, or if one has infinities or NaNs: the error names its place in the batch.
@@ -54,7 +56,7 @@ impl Tensor {
         EIGVALSH.call((self, "L"))
     }
 
-    /// `A = U S Vᵀ`: singular vectors, the singular values in descending order, and `Vᵀ`. If `full`, `U` and `V` are
+    /// `A = U S Vᴴ`: singular vectors, the singular values in descending order, and `Vᴴ`. If `full`, `U` and `V` are
     /// square; else they have as many columns as there are singular values. Signs of the vectors are arbitrary.
     /// Gradients of vectors exist where singular values differ.
     ///
@@ -119,7 +121,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .composite(&EIGVALSH, |a: &Tensor, triangle: &str| {
             let op = "linalg.eigvalsh";
             need_square(op, a)?;
-            call(Op::Eigenvalues, &[&lower(op, a, triangle)?], &Attrs::new())
+            real(&call(Op::Eigenvalues, &[&lower(op, a, triangle)?], &Attrs::new())?)
         })?
         .composite(&SVD, |a: &Tensor, full: bool, driver: Option<&str>| {
             need_no_driver("linalg.svd", driver)?;
@@ -128,7 +130,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .composite(&SVDVALS, |a: &Tensor, driver: Option<&str>| {
             need_no_driver("linalg.svdvals", driver)?;
             need_matrices("linalg.svdvals", a)?;
-            call(Op::SingularValues, &[a], &Attrs::new())
+            real(&call(Op::SingularValues, &[a], &Attrs::new())?)
         })?
         .def_kernel(
             "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
@@ -142,7 +144,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
                     return Ok((square(rows)?, a.linalg_svdvals()?, square(columns)?));
                 }
                 let (u, s, vt) = svd("svd", a, !some)?;
-                Ok((u, s, mt(&vt)?))
+                Ok((u, s, mh(&vt)?))
             },
         )?
         .composite(&MATRIX_POWER, matrix_power)?
@@ -169,7 +171,7 @@ fn qr(op: &str, a: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
         }
     };
     let layout = Packed::qr(rows, columns, complete);
-    let packed = call(Op::QrFactors, &[a], &Attrs::from(QrFactors { complete }))?;
+    let packed = call(Op::QrFactors, &[a], &Attrs::from(QrFactors { complete, pairs: false }))?;
     let r = mt(&part(&packed, layout.part(1))?)?;
     if mode == "r" {
         return Ok((full_on(a.device(), &[0], 0.into(), Some(a.dtype()))?, r));
@@ -181,7 +183,7 @@ fn qr(op: &str, a: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
 fn lower(op: &str, a: &Tensor, triangle: &str) -> Result<Tensor> {
     match triangle {
         "L" | "l" => Ok(a.clone()),
-        "U" | "u" => mt(a),
+        "U" | "u" => mh(a),
         other => Err(Error::argument(op, format!("Expected UPLO argument to be 'L' or 'U', but got {other}"))),
     }
 }
@@ -201,7 +203,7 @@ fn need_no_driver(op: &str, driver: Option<&str>) -> Result<()> {
 fn svd(op: &str, a: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let [rows, columns] = shape_of(op, a)?;
     let layout = Packed::svd(rows, columns, full);
-    let packed = call(Op::Svd, &[a], &Attrs::from(SvdFactors { full }))?;
+    let packed = call(Op::Svd, &[a], &Attrs::from(SvdFactors { full, pairs: false }))?;
     let u = mt(&part(&packed, layout.part(0))?)?;
     Ok((u, vector(&packed, layout.part(1))?, part(&packed, layout.part(2))?))
 }

@@ -1,7 +1,7 @@
 //! What follows from singular values: pseudoinverses, least squares, ranks, condition numbers.
 
 use super::lu::factored;
-use super::operands::{batch, is_of_vectors, mt, need_matrices, need_same, need_square, shape, sizes, together};
+use super::operands::{batch, is_of_vectors, mh, mt, need_matrices, need_same, need_square, shape, sizes, together};
 use super::solving::inverse_of;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -27,7 +27,7 @@ static MATRIX_RANK: Composite = Composite::new(
 );
 static COND: Composite = Composite::new("linalg_cond(Tensor self, Scalar? p=None) -> Tensor");
 
-/// Least squares, pseudoinverses, ranks, condition numbers. f32 and f64.
+/// Least squares, pseudoinverses, ranks, condition numbers. f32 and f64, complex64 and complex128.
 impl Tensor {
     /// The `X` for which `|A X - B|` is least, where `A` is this tensor; among several, the least. Singular values of
     /// at most `rcond` times the greatest count as 0; the default is the distance from 1 to the next number, times the
@@ -135,14 +135,14 @@ struct Tolerance {
     relative: Tensor,
 }
 
-/// A number in the dtype and on the device of `like`.
+/// A real number in the precision and on the device of `like`.
 fn number(like: &Tensor, value: f64) -> Result<Tensor> {
-    full_on(like.device(), &[], value.into(), Some(like.dtype()))
+    full_on(like.device(), &[], value.into(), Some(like.dtype().part()))
 }
 
 /// The default of a relative tolerance.
 fn default_tolerance(a: &Tensor) -> f64 {
-    let epsilon = if a.dtype() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
+    let epsilon = if a.dtype().part() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
     let [rows, columns] = shape(a);
     epsilon * rows.max(columns) as f64
 }
@@ -162,7 +162,7 @@ impl Tolerance {
         relative: Option<&Tensor>,
     ) -> Result<Tolerance> {
         need_matrices(op, a)?;
-        let given = |x: Option<&Tensor>| x.map_or_else(|| number(a, 0.0), |x| x.detach()?.to_dtype(a.dtype()));
+        let given = |x: Option<&Tensor>| x.map_or_else(|| number(a, 0.0), |x| x.detach()?.to_dtype(a.dtype().part()));
         let (absolute_or_0, default) = (given(absolute)?, default_tolerance(a));
         let relative = match (relative, absolute) {
             (Some(relative), _) => given(Some(relative))?,
@@ -179,9 +179,9 @@ impl Tolerance {
     }
 }
 
-/// The symmetric matrices with these lower triangles.
+/// The symmetric or Hermitian matrices with these lower triangles.
 fn symmetric(a: &Tensor) -> Result<Tensor> {
-    a.tril(0)?.add(&mt(&a.tril(-1)?)?)
+    a.tril(0)?.add(&mh(&a.tril(-1)?)?)
 }
 
 fn pinv(a: &Tensor, tolerance: &Tolerance, hermitian: bool) -> Result<Tensor> {
@@ -251,11 +251,11 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
         None => nothing(DType::I64)?,
     };
     let residuals = match rows > columns && driver != "gelsy" {
-        true => a.matmul(&solution)?.sub(&right)?.square()?.sum(-2, false)?,
-        false => nothing(a.dtype())?,
+        true => a.matmul(&solution)?.sub(&right)?.abs()?.square()?.sum(-2, false)?,
+        false => nothing(a.dtype().part())?,
     };
     let solution = if of_vectors { solution.squeeze(-1)? } else { solution };
-    let values = values.filter(|_| is_spectral).map_or_else(|| nothing(a.dtype()), Ok)?;
+    let values = values.filter(|_| is_spectral).map_or_else(|| nothing(a.dtype().part()), Ok)?;
     Ok((solution, residuals, rank, values))
 }
 
@@ -264,7 +264,7 @@ fn conditioned(a: &Tensor, p: Result<f64, &str>) -> Result<Tensor> {
     let op = "linalg.cond";
     need_matrices(op, a)?;
     if a.numel() == 0 {
-        return full_on(a.device(), batch(a), 0.into(), Some(a.dtype()));
+        return full_on(a.device(), batch(a), 0.into(), Some(a.dtype().part()));
     }
     let last = int(shape(a)[0].min(shape(a)[1])) - 1;
     if let Ok(p @ (2.0 | -2.0)) = p {

@@ -1,7 +1,7 @@
 //! LU factorizations, and what is solved by them.
 
 use super::operands::{
-    batch, first_marked, identity, mt, need_matrices, need_same, need_square, part, shape, sizes, together, vector,
+    batch, first_marked, identity, mh, mt, need_matrices, need_same, need_square, part, shape, sizes, together, vector,
 };
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
@@ -30,7 +30,7 @@ static LU_UNPACK: Composite = Composite::new(
      L, Tensor U)",
 );
 
-/// LU factorizations with row pivots. f32 and f64.
+/// LU factorizations with row pivots. f32 and f64, complex64 and complex128.
 impl Tensor {
     /// The triangles of `A = P L U` in one matrix, and the pivots (i32): at step `i`, rows `i` and `pivots[i]` were
     /// swapped, counted from 1. The diagonal of `L` is ones and is not stored.
@@ -46,7 +46,7 @@ impl Tensor {
     /// from 1, or 0.
     ///
     /// # Errors
-    /// If the dtype is not f32 or f64, or if there are fewer than two dims.
+    /// If the dtype is another, or if there are fewer than two dims.
     #[track_caller]
     pub fn linalg_lu_factor_ex(&self) -> Result<(Tensor, Tensor, Tensor)> {
         LU_FACTOR_EX.call((self, true, false))
@@ -124,7 +124,7 @@ pub(super) fn factored(op: &str, a: &Tensor, check: bool) -> Result<(Tensor, Ten
     need_matrices(op, a)?;
     let [rows, columns] = shape(a);
     let layout = Packed::lu(rows, columns);
-    let packed = call(Op::LuFactors, &[a], &Attrs::from(Checked { check }))?;
+    let packed = call(Op::LuFactors, &[a], &Attrs::from(Checked { check, pairs: false }))?;
     let lu = mt(&part(&packed, layout.part(0))?)?;
     let pivots = vector(&packed.detach()?, layout.part(1))?.to_dtype(DType::I32)?;
     let info = first_marked(&lu.detach()?.diagonal(0, -2, -1)?.eq(0)?)?;
@@ -152,7 +152,7 @@ fn check_factors(op: &str, lu: &Tensor, pivots: &Tensor) -> Result<()> {
     Err(Error::shape(op, what, "pass both results of linalg_lu_factor"))
 }
 
-/// Solves with `A = P L U`, or with its transpose if `adjoint`; from the right if not `left`.
+/// Solves with `A = P L U`, or with its adjoint if `adjoint`; from the right if not `left`.
 pub(super) fn solve_factored(
     op: &str,
     lu: &Tensor,
@@ -166,8 +166,8 @@ pub(super) fn solve_factored(
     need_same(op, ["LU", "B"], lu, b)?;
     check_factors(op, lu, pivots)?;
     if !left {
-        // `X A = B` is `Aᵀ Xᵀ = Bᵀ`.
-        return mt(&solve_factored(op, lu, pivots, &mt(b)?, true, !adjoint)?);
+        // `X A = B` is `Aᴴ Xᴴ = Bᴴ`.
+        return mh(&solve_factored(op, lu, pivots, &mh(b)?, true, !adjoint)?);
     }
     let rows = shape(lu)[0];
     if shape(b)[0] != rows {
@@ -179,11 +179,11 @@ pub(super) fn solve_factored(
     let order = order(op, pivots, rows)?.expand(&sizes(&common, &[rows])[..])?;
     let reordered = |x: &Tensor, order: &Tensor| x.gather(-2, &order.unsqueeze(-1)?.expand(x.sizes())?);
     let solve = |a: &Tensor, b: &Tensor, upper: bool, unit: bool| {
-        let attrs = SolveTriangular { upper, unitriangular: unit };
+        let attrs = SolveTriangular { upper, unitriangular: unit, pairs: false };
         mt(&call(Op::SolveTriangular, &[a, b], &Attrs::from(attrs))?)
     };
     if adjoint {
-        let turned = mt(&lu)?;
+        let turned = mh(&lu)?;
         let x = solve(&turned, &solve(&turned, &b, false, false)?, true, true)?;
         return reordered(&x, &order.argsort(-1, false)?);
     }

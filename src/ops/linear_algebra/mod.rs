@@ -4,10 +4,11 @@
 //! (`runtime::routine::matrices`); the composites here check, broadcast, and split packed results. Errors are in
 //! the words of PyTorch's `linalg`.
 //!
-//! Deliberately absent: eigenvalues of matrices that are not symmetric, which need complex numbers; 16-bit floats.
+//! Complex numbers reach the rows as pairs (`transforms::complex::matrices`). Deliberately absent: 16-bit floats.
 
 mod cholesky;
 mod decompositions;
+mod eigenvalues;
 mod least_squares;
 mod lu;
 mod operands;
@@ -21,5 +22,6 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
     solving::register(library)?;
     lu::register(library)?;
     decompositions::register(library)?;
+    eigenvalues::register(library)?;
     least_squares::register(library)
 }

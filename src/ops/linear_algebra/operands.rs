@@ -8,10 +8,11 @@ use crate::ops::arguments::int;
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 
-/// Rejects what is no batch of matrices of f32 or f64.
+/// Rejects what is no batch of matrices of f32 or f64, or of complex numbers of these.
 pub(super) fn need_matrices(op: &str, x: &Tensor) -> Result<()> {
-    if !matches!(x.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::unsupported(op, x.dtype(), "f32 and f64", "convert with to_dtype(DType::F32) first"));
+    if !matches!(x.dtype().part(), DType::F32 | DType::F64) {
+        let hint = "convert with to_dtype(DType::F32) first";
+        return Err(Error::unsupported(op, x.dtype(), "f32 and f64, and complex numbers of these", hint));
     }
     if x.dim() >= 2 {
         return Ok(());
@@ -20,7 +21,7 @@ pub(super) fn need_matrices(op: &str, x: &Tensor) -> Result<()> {
     Err(Error::shape(op, what, "a matrix has two"))
 }
 
-/// Rejects what is no batch of square matrices of f32 or f64.
+/// Rejects what is no batch of square matrices of such numbers.
 pub(super) fn need_square(op: &str, x: &Tensor) -> Result<()> {
     need_matrices(op, x)?;
     let [rows, columns] = shape(x);
@@ -61,6 +62,11 @@ pub(super) fn mt(x: &Tensor) -> Result<Tensor> {
     x.transpose(-2, -1)
 }
 
+/// Rows and columns swapped, and complex numbers conjugated.
+pub(super) fn mh(x: &Tensor) -> Result<Tensor> {
+    if x.is_complex() { mt(x)?.conj() } else { mt(x) }
+}
+
 /// Both with the batch that they broadcast to.
 pub(super) fn together(op: &str, x: &Tensor, other: &Tensor) -> Result<(Tensor, Tensor)> {
     let common = broadcast(op, batch(x), batch(other))?;
@@ -77,9 +83,19 @@ pub(super) fn part(packed: &Tensor, part: Part) -> Result<Tensor> {
     packed.narrow(-1, int(start), rows * columns)?.unflatten(-1, [int(rows), int(columns)])
 }
 
-/// A part of a packed result that is a vector.
+/// A part of a packed result that is a vector of real numbers.
 pub(super) fn vector(packed: &Tensor, part: Part) -> Result<Tensor> {
+    real(&numbers(packed, part)?)
+}
+
+/// A part of a packed result that is a vector.
+pub(super) fn numbers(packed: &Tensor, part: Part) -> Result<Tensor> {
     packed.narrow(-1, int(part.start), part.columns)
+}
+
+/// Real numbers that a row on complex ones gives as such.
+pub(super) fn real(x: &Tensor) -> Result<Tensor> {
+    if x.is_complex() { x.real()?.contiguous() } else { Ok(x.clone()) }
 }
 
 /// The first place (i32) along the last dim that is marked, counted from 1, or 0.
@@ -94,7 +110,7 @@ pub(super) fn first_marked(marks: &Tensor) -> Result<Tensor> {
 
 /// Identity matrices of a batch, in the dtype and on the device of `like`.
 pub(super) fn identity(like: &Tensor, batch: &[usize], order: usize) -> Result<Tensor> {
-    let eye = Tensor::eye(order, like.dtype())?.to_device(like.device())?;
+    let eye = Tensor::eye(order, like.dtype().part())?.to_dtype(like.dtype())?.to_device(like.device())?;
     eye.expand(&sizes(batch, &[order, order])[..])
 }
 

@@ -1,7 +1,7 @@
 //! Systems of equations, inverses and determinants.
 
 use super::lu::{factored, solve_factored};
-use super::operands::{batch, is_of_vectors, mt, need_matrices, need_same, need_square, shape, together};
+use super::operands::{batch, is_of_vectors, mt, need_matrices, need_same, need_square, real, shape, together};
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ static TENSORINV: Composite = Composite::new("linalg_tensorinv(Tensor self, int 
 static TENSORSOLVE: Composite =
     Composite::new("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor");
 
-/// Systems of equations, inverses and determinants. f32 and f64.
+/// Systems of equations, inverses and determinants. f32 and f64, complex64 and complex128.
 impl Tensor {
     /// The solution `X` of `A X = B`, where `A` is this tensor, and only its lower triangle is read, or the upper one
     /// if `upper`. A zero on the diagonal gives infinities or NaNs. Batches are broadcast.
@@ -98,7 +98,8 @@ impl Tensor {
         DET.call((self,))
     }
 
-    /// The sign of the determinant of each matrix (0 if it is singular), and the logarithm of its magnitude.
+    /// The sign of the determinant of each matrix (0 if it is singular), and the logarithm of its magnitude. The sign of a
+    /// complex number is the one of magnitude 1 with its direction.
     ///
     /// # Errors
     /// If the matrices are not square.
@@ -107,7 +108,7 @@ impl Tensor {
         SLOGDET.call((self,))
     }
 
-    /// The logarithm of the determinant of each matrix: NaN if that is negative.
+    /// The logarithm of the determinant of each matrix: NaN if that is negative, and the principal one if it is complex.
     ///
     /// # Errors
     /// If the matrices are not square.
@@ -175,6 +176,9 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", |a: &Tensor| a.linalg_slogdet())?
         .composite(&LOGDET, |a: &Tensor| {
             let (sign, log) = log_determinant("logdet", a)?;
+            if a.is_complex() {
+                return sign.log()?.add(&log);
+            }
             sign.lt(0)?.where_(f64::NAN, &log)
         })?
         .composite(&TENSORINV, tensorinv)?
@@ -189,7 +193,7 @@ fn solve_triangular(op: &str, a: &Tensor, b: &Tensor, upper: bool, left: bool, u
     fits(op, a, b, left)?;
     let (a, b) = together(op, a, b)?;
     let solve = |a: &Tensor, b: &Tensor, upper: bool| {
-        call(Op::SolveTriangular, &[a, b], &Attrs::from(SolveTriangular { upper, unitriangular: unit }))
+        call(Op::SolveTriangular, &[a, b], &Attrs::from(SolveTriangular { upper, unitriangular: unit, pairs: false }))
     };
     // `X A = B` is `Aᵀ Xᵀ = Bᵀ`, and the row returns a transposed solution.
     if left { mt(&solve(&a, &b, upper)?) } else { solve(&mt(&a)?, &mt(&b)?, !upper) }
@@ -235,14 +239,15 @@ fn solve(op: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Tensor> {
     check_system(op, a, b, left)?;
     with_matrices(a, b, |b| {
         let (a, b) = together(op, a, b)?;
-        let solve = |a: &Tensor, b: &Tensor| call(Op::Solve, &[a, b], &Attrs::from(Checked { check: true }));
+        let solve =
+            |a: &Tensor, b: &Tensor| call(Op::Solve, &[a, b], &Attrs::from(Checked { check: true, pairs: false }));
         if left { mt(&solve(&a, &b)?) } else { solve(&mt(&a)?, &mt(&b)?) }
     })
 }
 
 /// The inverses of square matrices.
 pub(super) fn inverse_of(a: &Tensor, check: bool) -> Result<Tensor> {
-    mt(&call(Op::Inverse, &[a], &Attrs::from(Checked { check }))?)
+    mt(&call(Op::Inverse, &[a], &Attrs::from(Checked { check, pairs: false }))?)
 }
 
 fn determinant(op: &str, a: &Tensor) -> Result<Tensor> {
@@ -257,7 +262,7 @@ fn log_determinant(op: &str, a: &Tensor) -> Result<(Tensor, Tensor)> {
         [] => pair.select(-1, index),
         _ => pair.select(-1, index)?.contiguous(),
     };
-    Ok((one(0)?, one(1)?))
+    Ok((one(0)?, real(&one(1)?)?))
 }
 
 fn tensorinv(a: &Tensor, ind: i64) -> Result<Tensor> {

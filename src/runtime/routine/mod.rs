@@ -51,7 +51,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
             let [left, windows] = [0, 1].map(|index| operands.inputs.array(index));
             product::of_windows(left, windows, operands.output.array(), attrs)
         }
-        Routine::Matrix(work) => matrices::run(*work, attrs, operands),
+        Routine::Matrix(work) => matrices::run(op, *work, attrs, operands),
         Routine::Fourier(kind) => fourier::run(op, *kind, attrs, operands),
     }
 }

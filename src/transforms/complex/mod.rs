@@ -6,6 +6,7 @@
 //! - Operators that move elements, and sums, treat both parts alike ([`alike`]): the pair is a dim that is mapped.
 //! - Arithmetic and products of matrices follow from those of the parts ([`arithmetic`]).
 //! - Elementary functions have formulas ([`functions`]).
+//! - Rows of linear algebra take pairs ([`matrices`]).
 //! - Writes go to the pairs, and conversions make pairs ([`conversions`]).
 //!
 //! All other operators run their decomposition, or say that they take real numbers only. The keys below see real
@@ -16,6 +17,7 @@ mod alike;
 mod arithmetic;
 mod conversions;
 mod functions;
+mod matrices;
 mod operands;
 mod reductions;
 
@@ -39,6 +41,7 @@ pub(super) fn register(libraries: &mut Vec<Library>) -> Result<()> {
     arithmetic::register(&mut library)?;
     conversions::register(&mut library)?;
     functions::register(&mut library)?;
+    matrices::register(&mut library)?;
     reductions::register(&mut library)?;
     libraries.push(library);
     Ok(())

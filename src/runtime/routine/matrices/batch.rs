@@ -3,6 +3,8 @@
 use super::errors::Trouble;
 use crate::device::pool;
 use crate::ir::Layout;
+use bytemuck::Pod;
+use opfuse_linalg::{Complex, Element};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -12,21 +14,55 @@ const TASK: usize = 100_000;
 /// What a matrix costs beside its arithmetic.
 const PER_MATRIX: usize = 100;
 
+/// How a number lies in memory: as one part, or as two of which the first is the real one.
+pub(super) trait Number: Element<Complex: Pod> + Pod {
+    type Part: Pod + Send + Sync;
+
+    /// The number whose first part is `parts[at]`, and the next, if there is one, `step` further on.
+    fn read(parts: &[Self::Part], at: usize, step: usize) -> Self;
+}
+
+macro_rules! numbers {
+    ($($ty:ident)*) => {$(
+        impl Number for $ty {
+            type Part = $ty;
+            fn read(parts: &[$ty], at: usize, _: usize) -> $ty {
+                parts[at]
+            }
+        }
+
+        impl Number for Complex<$ty> {
+            type Part = $ty;
+            fn read(parts: &[$ty], at: usize, step: usize) -> Complex<$ty> {
+                Complex { re: parts[at], im: parts[at + step] }
+            }
+        }
+    )*};
+}
+
+numbers!(f32 f64);
+
+/// The parts of a number.
+pub(super) const fn n_parts<T: Number>() -> usize {
+    size_of::<T>() / size_of::<T::Part>()
+}
+
 /// The matrices of an operand, in any layout.
-pub(super) struct Matrices<'a, T> {
-    elements: &'a [T],
+pub(super) struct Matrices<'a, T: Number> {
+    parts: &'a [T::Part],
     /// Sizes and strides of the dims before the matrix, of which those that lie as one are one.
     batch: SmallVec<[(usize, usize); 3]>,
     pub(super) rows: usize,
     pub(super) columns: usize,
     row_stride: usize,
     column_stride: usize,
+    part_stride: usize,
 }
 
-impl<'a, T: Copy> Matrices<'a, T> {
-    /// The matrices of an operand of at least two dims.
-    pub(super) fn new(elements: &'a [T], layout: &Layout) -> Matrices<'a, T> {
-        let rank = layout.rank();
+impl<'a, T: Number> Matrices<'a, T> {
+    /// The matrices of an operand of at least two dims, and one for the parts of numbers that have several.
+    pub(super) fn new(parts: &'a [T::Part], layout: &Layout) -> Matrices<'a, T> {
+        let rank = layout.rank() + 1 - n_parts::<T>();
         let (sizes, strides) = (&layout.sizes, &layout.strides);
         let mut batch: SmallVec<[(usize, usize); 3]> = SmallVec::new();
         for (&size, &stride) in sizes[..rank - 2].iter().zip(&strides[..rank - 2]) {
@@ -37,7 +73,8 @@ impl<'a, T: Copy> Matrices<'a, T> {
         }
         let ([rows, columns], [row_stride, column_stride]) =
             ([sizes[rank - 2], sizes[rank - 1]], [strides[rank - 2], strides[rank - 1]]);
-        Matrices { elements, batch, rows, columns, row_stride, column_stride }
+        let part_stride = strides.get(rank).copied().unwrap_or(1);
+        Matrices { parts, batch, rows, columns, row_stride, column_stride, part_stride }
     }
 
     /// The same matrices, transposed.
@@ -63,7 +100,7 @@ impl<'a, T: Copy> Matrices<'a, T> {
 
     /// The first element of a matrix.
     pub(super) fn first(&self, matrix: usize) -> T {
-        self.elements[self.start(matrix)]
+        T::read(self.parts, self.start(matrix), self.part_stride)
     }
 
     /// Copies the matrix that starts at `start` in column-major order.
@@ -72,12 +109,13 @@ impl<'a, T: Copy> Matrices<'a, T> {
             return;
         }
         for (column, to) in to[..self.rows * self.columns].chunks_exact_mut(self.rows).enumerate() {
-            let from = &self.elements[start + column * self.column_stride..];
-            if self.row_stride == 1 {
-                to.copy_from_slice(&from[..self.rows]);
+            let from = &self.parts[start + column * self.column_stride..];
+            if self.row_stride == n_parts::<T>() && self.part_stride == 1 {
+                let to: &mut [T::Part] = bytemuck::cast_slice_mut(to);
+                to.copy_from_slice(&from[..to.len()]);
             } else {
                 for (row, to) in to.iter_mut().enumerate() {
-                    *to = from[row * self.row_stride];
+                    *to = T::read(from, row * self.row_stride, self.part_stride);
                 }
             }
         }

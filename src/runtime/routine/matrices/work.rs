@@ -1,14 +1,12 @@
 //! The work on one matrix, for each kind.
 
-use super::batch::{Matrices, each};
+use super::batch::{Matrices, Number, each, n_parts};
 use super::errors::{Trouble, error};
 use crate::error::Result;
 use crate::ir::attrs::*;
 use crate::ir::packed::Packed;
 use crate::ir::{Attr, MatrixWork};
 use crate::runtime::routine::elements::Operands;
-use bytemuck::AnyBitPattern;
-use opfuse_linalg::Element;
 
 /// What a task has for the matrices that it works on.
 struct Scratch<T> {
@@ -18,7 +16,7 @@ struct Scratch<T> {
     at: Option<usize>,
 }
 
-impl<T: Element> Scratch<T> {
+impl<T: Number> Scratch<T> {
     /// Copies the matrix that starts at `start`.
     fn take(&mut self, matrices: &Matrices<'_, T>, start: usize) {
         self.at = Some(start);
@@ -32,26 +30,22 @@ impl<T: Element> Scratch<T> {
     }
 }
 
-pub(super) fn run<T: Element + AnyBitPattern>(
-    work: MatrixWork,
-    attrs: &[Attr],
-    mut operands: Operands<'_>,
-) -> Result<()> {
+pub(super) fn run<T: Number>(work: MatrixWork, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let layout = operands.inputs.array(0).layout();
     let of_operand = |index: usize| {
         let inputs = operands.inputs;
-        Matrices::new(inputs.elements::<T>(index), inputs.array(index).layout())
+        Matrices::new(inputs.elements::<T::Part>(index), inputs.array(index).layout())
     };
     let a = of_operand(0);
     let others: Vec<Matrices<'_, T>> = (1..operands.inputs.len()).map(of_operand).collect();
     let (rows, columns, size) = (a.rows, a.columns, a.rows.min(a.columns));
-    let has_batch = layout.rank() > 2;
-    let out = operands.output.elements::<T>();
+    let has_batch = layout.rank() > 1 + n_parts::<T>();
+    let out: &mut [T] = bytemuck::cast_slice_mut(operands.output.elements::<T::Part>());
     let flops = |factor: usize| factor.saturating_mul(rows).saturating_mul(columns).saturating_mul(size);
     let scratch = || Scratch { matrix: vec![T::default(); rows * columns], pivots: vec![0; size], at: None };
     let done = match work {
         MatrixWork::Cholesky => {
-            let CholeskyFactor { upper, check } = CholeskyFactor::read(attrs);
+            let CholeskyFactor { upper, check, .. } = CholeskyFactor::read(attrs);
             // The upper triangle is the lower one of the transposed matrix.
             let a = if upper { a.transposed() } else { a };
             each(
@@ -70,7 +64,7 @@ pub(super) fn run<T: Element + AnyBitPattern>(
             )
         }
         MatrixWork::SolveTriangular => {
-            let SolveTriangular { upper, unitriangular } = SolveTriangular::read(attrs);
+            let SolveTriangular { upper, unitriangular, .. } = SolveTriangular::read(attrs);
             let b = &others[0];
             let cost = rows * rows * b.columns;
             each(out, rows * b.columns, cost, scratch, |scratch, matrix, out| {
@@ -84,7 +78,7 @@ pub(super) fn run<T: Element + AnyBitPattern>(
             })
         }
         MatrixWork::Solve => {
-            let Checked { check } = Checked::read(attrs);
+            let Checked { check, .. } = Checked::read(attrs);
             let b = &others[0];
             let cost = flops(1).saturating_add(2 * rows * rows * b.columns);
             each(out, rows * b.columns, cost, scratch, |scratch, matrix, out| {
@@ -101,7 +95,7 @@ pub(super) fn run<T: Element + AnyBitPattern>(
             })
         }
         MatrixWork::Inverse => {
-            let Checked { check } = Checked::read(attrs);
+            let Checked { check, .. } = Checked::read(attrs);
             each(out, rows * rows, flops(2), scratch, |scratch, matrix, out| {
                 scratch.factor(&a, a.start(matrix));
                 if check {
@@ -131,7 +125,7 @@ pub(super) fn run<T: Element + AnyBitPattern>(
             })
         }
         MatrixWork::Lu => {
-            let Checked { check } = Checked::read(attrs);
+            let Checked { check, .. } = Checked::read(attrs);
             each(out, rows * columns + size, flops(1), scratch, |scratch, matrix, out| {
                 let (factors, pivots) = out.split_at_mut(rows * columns);
                 a.copy(a.start(matrix), factors);
@@ -163,6 +157,21 @@ pub(super) fn run<T: Element + AnyBitPattern>(
             scratch.take(&a, a.start(matrix));
             Ok(T::symmetric_eigen(&mut scratch.matrix, rows, out, None)?)
         }),
+        MatrixWork::GeneralEigen => {
+            let length = (rows + rows * rows) * 2 / n_parts::<T>();
+            each(out, length, flops(25), scratch, |scratch, matrix, out| {
+                scratch.take(&a, a.start(matrix));
+                let (values, vectors) = bytemuck::cast_slice_mut(out).split_at_mut(rows);
+                Ok(T::eigen(&mut scratch.matrix, rows, values, Some(vectors))?)
+            })
+        }
+        MatrixWork::GeneralEigenvalues => {
+            let length = rows * 2 / n_parts::<T>();
+            each(out, length, flops(10), scratch, |scratch, matrix, out| {
+                scratch.take(&a, a.start(matrix));
+                Ok(T::eigen(&mut scratch.matrix, rows, bytemuck::cast_slice_mut(out), None)?)
+            })
+        }
         MatrixWork::Singular => {
             let packed = Packed::svd(rows, columns, SvdFactors::read(attrs).full);
             each(out, packed.len(), flops(20), scratch, |scratch, matrix, out| {
