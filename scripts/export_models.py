@@ -122,6 +122,22 @@ class Control(torch.nn.Module):
         return branch, count, state, last, all, *rows, joined, each
 
 
+class Transforms(torch.nn.Module):
+    """Filters signals by their transforms."""
+
+    def __init__(self):
+        super().__init__()
+        self.filter = torch.nn.Parameter(torch.randn(5) / 2)
+
+    def forward(self, x, plane):
+        waves = torch.fft.rfft(x, norm="ortho")
+        again = torch.fft.irfft(waves * self.filter, n=8, norm="ortho")
+        all = torch.fft.fft(torch.tanh(again))
+        grid = torch.fft.ifft2(torch.fft.fft2(plane, norm="forward") * 2)
+        both = torch.fft.irfftn(torch.fft.rfftn(plane), s=(4, 6))
+        return again, all.abs(), torch.view_as_real(grid), grid.real + both, waves.angle()
+
+
 class Numbers(torch.nn.Module):
     """Takes a size, a factor, a flag and nested tensors, and returns numbers and None beside tensors."""
 
@@ -200,6 +216,7 @@ def models():
         ((torch.randn(2, 3), n, 1.5), {"pair": (torch.randn(3), {"inner": torch.randn(3)}), "flag": True, "name": None})
         for n in (4, 6)
     ], {"x": {}, "n": Dim.DYNAMIC, "factor": None, "pair": (None, {"inner": None}), "flag": None, "name": None}
+    yield "transforms", Transforms, [((torch.randn(n, 8), torch.randn(4, 6)), {}) for n in (3, 3)], None
     yield "lstm", lambda: torch.nn.LSTM(8, 16, num_layers=2, batch_first=True, bidirectional=True), [
         ((torch.randn(2, 5, 8),), {})
     ], None
@@ -230,6 +247,8 @@ def export(folder, name, make, calls, dynamic):
     model.train(trains)
     state = {key: value.clone() for key, value in model.state_dict().items()}
     program = torch.export.export(model, *calls[0], dynamic_shapes=dynamic)
+    if name == "transforms":
+        program = program.run_decompositions()
     without_folders(program)
     torch.export.save(program, os.path.join(folder, f"{name}.pt2"))
     model.load_state_dict(state)

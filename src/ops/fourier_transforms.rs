@@ -231,6 +231,9 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(along_two!("fft_ifft2"), kernel!(two "fft_ifft2" inverse true))?
         .def_kernel(along_two!("fft_rfft2"), kernel!(two "fft_rfft2" half false))?
         .def_kernel(along_two!("fft_irfft2"), kernel!(two "fft_irfft2" of_half true))?
+        .def_kernel("_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor", c2c)?
+        .def_kernel("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", r2c)?
+        .def_kernel("_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", c2r)?
         .composite(&FFT_SHIFT, |x: &Tensor, dims: Option<&[i64]>| shifted("fft_fftshift", x, dims, |size| size / 2))?
         .composite(&IFFT_SHIFT, |x: &Tensor, dims: Option<&[i64]>| {
             shifted("fft_ifftshift", x, dims, |size| size.div_ceil(2))
@@ -380,6 +383,42 @@ fn hermitian(op: &str, x: &Tensor, lines: &[Line], scaled: Scaled) -> Result<Ten
 
 fn of_hermitian(op: &str, x: &Tensor, lines: &[Line], scaled: Scaled) -> Result<Tensor> {
     half(op, x, lines, scaled)?.conj()
+}
+
+/// What PyTorch's number says of scaling: none, by the root of the size, or by the size.
+fn numbered(op: &str, normalization: i64) -> Result<Scaled> {
+    match normalization {
+        0 => Ok(Scaled::No),
+        1 => Ok(Scaled::ByRoot),
+        2 => Ok(Scaled::BySize),
+        other => Err(Error::argument(op, format!("normalization is {other}; it must be 0, 1 or 2"))),
+    }
+}
+
+fn c2c(x: &Tensor, dims: &[i64], normalization: i64, is_forward: bool) -> Result<Tensor> {
+    let op = "_fft_c2c";
+    let x = x.to_dtype(x.dtype().complex())?;
+    let scaled = numbered(op, normalization)?;
+    let lines = lines(op, &x, None, Some(dims))?;
+    if is_forward { forward(op, &x, &lines, scaled) } else { inverse(op, &x, &lines, scaled) }
+}
+
+/// The last of the dims is that of the transform of real numbers.
+fn r2c(x: &Tensor, dims: &[i64], normalization: i64, onesided: bool) -> Result<Tensor> {
+    let op = "_fft_r2c";
+    let scaled = numbered(op, normalization)?;
+    let lines = lines(op, x, None, Some(dims))?;
+    if onesided { half(op, x, &lines, scaled) } else { forward(op, x, &lines, scaled) }
+}
+
+fn c2r(x: &Tensor, dims: &[i64], normalization: i64, last: i64) -> Result<Tensor> {
+    let op = "_fft_c2r";
+    let scaled = numbered(op, normalization)?;
+    let mut sizes = vec![-1; dims.len()];
+    if let Some(size) = sizes.last_mut() {
+        *size = last;
+    }
+    of_half(op, x, &lines(op, x, Some(&sizes), Some(dims))?, scaled)
 }
 
 /// Rolls each dim by the places that its size gives.

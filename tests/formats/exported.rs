@@ -10,7 +10,7 @@ use opfuse::{DType, Result, StateDict, Tensor, cat};
 use std::path::PathBuf;
 
 /// Every model.
-const MODELS: [&str; 16] = [
+const MODELS: [&str; 17] = [
     "perceptron",
     "encoder",
     "bert",
@@ -27,6 +27,7 @@ const MODELS: [&str; 16] = [
     "control",
     "numbers",
     "bert_bf16",
+    "transforms",
 ];
 
 /// The largest difference from PyTorch, relative to the largest element. PyTorch rounds bf16 at other places.
