@@ -15,10 +15,12 @@ use crate::ir::attrs::{Argsort, Drawn, Ints, RandomBernoulli, RandomRange, ints}
 use crate::ir::shape::{checked_numel, elementwise_strides};
 use crate::ir::{Attrs, DType, MemoryFormat, Op, TensorType, random};
 use crate::ops::arguments::{check_storage, count, counts, int, int_list};
+use crate::ops::complex_numbers::of_pairs;
 use crate::ops::composite::Composite;
 use crate::ops::factories::{laid_out, strides_like};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
+use std::f64::consts::FRAC_1_SQRT_2;
 
 /// The schema of a factory: its text up to the options, the default dtype, and what follows the options.
 macro_rules! schema {
@@ -141,11 +143,18 @@ impl Draw<'_> {
     }
 
     pub(crate) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        if dtype.is_complex() {
+            return of_pairs(&self.uniform(&[sizes, &[2]].concat(), dtype.part())?);
+        }
         need_float("rand", dtype)?;
         self.call("rand", Op::RandomUniform, sizes, dtype, drawn(dtype))
     }
 
     pub(crate) fn normal(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        if dtype.is_complex() {
+            // The variance is that of both parts together.
+            return of_pairs(&self.normal(&[sizes, &[2]].concat(), dtype.part())?.mul(FRAC_1_SQRT_2)?);
+        }
         need_float("randn", dtype)?;
         self.call("randn", Op::RandomNormal, sizes, dtype, drawn(dtype))
     }
@@ -495,6 +504,31 @@ fn integers(library: &mut Library) -> Result<()> {
              pin_memory: Option<bool>| randint(low, high, sizes, None, dtype, layout, device, pin_memory),
         )?
         .composite(&RANDINT_BY, randint)?
+        .def_kernel(
+            like!("randint_like(Tensor self, SymInt high, *, "),
+            |model: &Tensor,
+             high: i64,
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>,
+             format: Option<MemoryFormat>| {
+                randint_like(model, [0, high], dtype, layout, device, pin_memory, format)
+            },
+        )?
+        .def_kernel(
+            like!("randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, "),
+            |model: &Tensor,
+             low: i64,
+             high: i64,
+             dtype: Option<DType>,
+             layout: Option<TensorLayout>,
+             device: Option<Device>,
+             pin_memory: Option<bool>,
+             format: Option<MemoryFormat>| {
+                randint_like(model, [low, high], dtype, layout, device, pin_memory, format)
+            },
+        )?
         .composite(
             &RANDPERM,
             |n: i64,
@@ -532,6 +566,23 @@ fn randint(
 ) -> Result<Tensor> {
     let draw = draw("randint", generator, layout, device, pin_memory)?;
     draw.integers(low, high, &counts("randint", sizes)?, dtype.unwrap_or(DType::I64))
+}
+
+/// Whole numbers from the first bound up to the second, in the dtype of the model: floats may hold them.
+fn randint_like(
+    model: &Tensor,
+    [low, high]: [i64; 2],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let draw = draw("randint_like", None, layout, device.or(Some(model.device())), pin_memory)?;
+    let dtype = dtype.unwrap_or(model.dtype());
+    let drawn = if dtype.is_float() { DType::I64 } else { dtype };
+    let make = |sizes: &[usize]| draw.integers(low, high, sizes, drawn)?.to_dtype(dtype);
+    laid_out(model.sizes(), &strides_like(model, format)?, make)
 }
 
 fn randperm(

@@ -12,14 +12,14 @@ use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::Op;
 use crate::ops::{
-    activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, calculus, closeness, combinations,
-    complex_numbers, contractions, conversions, convolution, cross_entropy, diagonals, dropout, einsum, element,
-    embedding_bag, embedding_bag_backward, factories, fourier_transforms, frequencies, grids, grouped_products,
-    histograms, images, in_place, index_slices, indexing, joins, linear_algebra, losses, margin_losses, masks,
-    matrices, matrix_norms, multinomial, mutation, normalization, norms, order_statistics, other_names, padding,
-    pieces, plain_forms, pointwise, pooling, products, random, random_fills, rearranging, recurrent, reductions,
-    resampling, reshaping, scatters, searching, sorting, spaces, special, spectrograms, stacks, statistics, uniques,
-    view_forms, views, windows, written_forms,
+    activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, bessel, calculus, closeness,
+    combinations, complex_numbers, contractions, conversions, convolution, cross_entropy, diagonals, divisors, dropout,
+    einsum, element, embedding_bag, embedding_bag_backward, factories, float_parts, fourier_transforms, frequencies,
+    grids, grouped_products, histograms, images, in_place, index_slices, indexing, joins, linear_algebra, losses,
+    margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms, order_statistics,
+    other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills, rearranging,
+    recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces, special, spectrograms, stacks,
+    statistics, uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -91,6 +91,9 @@ const SUBJECTS: &[Subject] = &[
     stacks::register,
     windows::register,
     frequencies::register,
+    bessel::register,
+    divisors::register,
+    float_parts::register,
 ];
 
 /// Registers every row of the op table with its kernels per backend, the composites, and the in-place and `out` forms.

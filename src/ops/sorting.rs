@@ -3,15 +3,17 @@
 //! Indices are i64. NaN is greater than any number. Every sort is stable, whether requested or not.
 
 use crate::device::DeviceKind;
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Along, Argsort, Cumsum, TopkIndices};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attrs, Op};
-use crate::ops::arguments::{count, int};
+use crate::ops::arguments::{count, int, widened};
 use crate::ops::composite::Composite;
-use crate::ops::in_place::row_methods;
+use crate::ops::in_place::{in_place_methods, row_methods};
+use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 
 static CUMMAX: Composite = Composite::new("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)");
@@ -22,7 +24,23 @@ static TOPK: Composite = Composite::new(
     "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
 );
 
+static LOGCUMSUMEXP: Composite = Composite::new("logcumsumexp(Tensor self, int dim) -> Tensor").with_writes();
+
 impl Tensor {
+    /// The logarithm of the cumulative sum of exponentials along `dim`. No exponential overflows, because sums of halves
+    /// are combined as logarithms. Sizes are kept; integers become the default float.
+    ///
+    /// # Errors
+    /// If the dim is out of range.
+    #[track_caller]
+    pub fn logcumsumexp(&self, dim: i64) -> Result<Tensor> {
+        LOGCUMSUMEXP.call((self, dim))
+    }
+
+    in_place_methods! {
+        logcumsumexp logcumsumexp_ LOGCUMSUMEXP (dim: i64) (self, dim);
+    }
+
     row_methods! {
         /// Cumulative sum along `dim`. Sizes are kept. Integers and bools are summed in i64, floats in their own dtype.
         ///
@@ -92,10 +110,33 @@ impl Tensor {
     }
 }
 
+/// A scan by steps of 1, 2, 4, …: each combines an element with what is so many places before it.
+pub(crate) fn doubled(
+    op: &str,
+    x: &Tensor,
+    dim: i64,
+    combine: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let at = normalize_dim(op, dim, x.dim())?;
+    let size = x.sizes().get(at).copied().unwrap_or(1);
+    let (along, mut x, mut step) = (at as i64, x.clone(), 1);
+    while step < size {
+        let first = x.narrow(along, 0, step)?;
+        let rest = combine(&x.narrow(along, int(step), size - step)?, &x.narrow(along, 0, size - step)?)?;
+        x = cat(&[&first, &rest], along)?;
+        step *= 2;
+    }
+    x.copy()
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite(&CUMMAX, |x: &Tensor, dim: i64| x.running(Op::CummaxIndices, dim))?
         .composite(&CUMMIN, |x: &Tensor, dim: i64| x.running(Op::CumminIndices, dim))?
+        .composite(&LOGCUMSUMEXP, |x: &Tensor, dim: i64| {
+            let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(default_dtype())? };
+            doubled("logcumsumexp", &widened(&x)?, dim, |x, y| x.logaddexp(y))?.to_dtype(x.dtype())
+        })?
         .def_kernel("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tensor::argsort)?
         .composite(&SORT, sort)?
         .def_kernel(

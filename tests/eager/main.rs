@@ -4,6 +4,7 @@ mod api;
 mod autograd;
 mod batch_rows;
 mod complex_numbers;
+mod complex_windows;
 mod crosswise;
 #[path = "../common/effort.rs"]
 mod effort;
@@ -16,6 +17,7 @@ mod product_rows;
 mod random;
 mod routines;
 mod scattered_lines;
+mod special_functions;
 mod text;
 #[path = "../common/values.rs"]
 mod values;

@@ -86,7 +86,7 @@ fn reciprocal(x: &Tensor) -> Result<Tensor> {
 }
 
 /// A product from products of parts: `(a + bi)(c + di) = (ac - bd) + (ad + bc)i`.
-fn product(x: &Tensor, y: &Tensor, real: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+pub(super) fn product(x: &Tensor, y: &Tensor, real: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
     // There are no complex numbers of 16-bit parts.
     let _wide = no_autocast();
     let dtype = common(&[x, y]);

@@ -4,7 +4,8 @@
 //! operands becomes calls on pairs, or on real and imaginary parts:
 //!
 //! - Operators that move elements, and sums, treat both parts alike ([`alike`]): the pair is a dim that is mapped.
-//! - Arithmetic and products of matrices follow from those of the parts ([`arithmetic`]).
+//! - Arithmetic and products of matrices follow from those of the parts ([`arithmetic`]), and
+//!   so do convolutions ([`windows`]).
 //! - Elementary functions have formulas ([`functions`]).
 //! - Rows of linear algebra take pairs ([`matrices`]).
 //! - Writes go to the pairs, and conversions make pairs ([`conversions`]).
@@ -20,6 +21,7 @@ mod functions;
 mod matrices;
 mod operands;
 mod reductions;
+mod windows;
 
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
@@ -43,6 +45,7 @@ pub(super) fn register(libraries: &mut Vec<Library>) -> Result<()> {
     functions::register(&mut library)?;
     matrices::register(&mut library)?;
     reductions::register(&mut library)?;
+    windows::register(&mut library)?;
     libraries.push(library);
     Ok(())
 }
