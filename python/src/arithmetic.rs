@@ -4,6 +4,7 @@ use crate::creation::{complex_number, complex_of, number_of, tensor_of};
 use crate::errors::OrRaise;
 use crate::operators::call_by_name;
 use crate::tensor::PyTensor;
+use opfuse::default_dtype;
 use pyo3::class::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyNotImplemented, PyTuple};
@@ -13,19 +14,24 @@ type Object<'py> = Bound<'py, PyAny>;
 /// Both operands of Python's operator as the operator of that name.
 fn binary<'py>(name: &str, left: &Object<'py>, right: &Object<'py>) -> PyResult<Object<'py>> {
     let py = left.py();
-    match (operand(left)?, operand(right)?) {
+    match (operand(left, right)?, operand(right, left)?) {
         (Some(left), Some(right)) => call_by_name(py, name, &[left, right]),
         _ => Ok(PyNotImplemented::get(py).to_owned().into_any()),
     }
 }
 
-/// A tensor, a number, or a tensor over an array of NumPy. `None` for other objects.
-fn operand<'py>(object: &Object<'py>) -> PyResult<Option<Object<'py>>> {
+/// A tensor, a number, or a tensor over an array of NumPy. `None` for other objects. A complex number beside a tensor of
+/// whole numbers has the precision of the default float, as a real one has.
+fn operand<'py>(object: &Object<'py>, beside: &Object<'py>) -> PyResult<Option<Object<'py>>> {
     if object.cast::<PyTensor>().is_ok() || number_of(object)?.is_some() {
         return Ok(Some(object.clone()));
     }
     if let Some(number) = complex_of(object) {
-        return PyTensor::object(object.py(), complex_number(number).or_raise(object.py())?).map(Some);
+        let dtype = beside.cast::<PyTensor>().map(|beside| beside.get().0.dtype());
+        let is_of_whole = dtype.is_ok_and(|dtype| !dtype.is_float() && !dtype.is_complex());
+        let number = complex_number(number).or_raise(object.py())?;
+        let number = if is_of_whole { number.to_dtype(default_dtype().complex()).or_raise(object.py())? } else { number };
+        return PyTensor::object(object.py(), number).map(Some);
     }
     if !object.hasattr("__array_interface__")? {
         return Ok(None);
@@ -34,7 +40,7 @@ fn operand<'py>(object: &Object<'py>) -> PyResult<Option<Object<'py>>> {
 }
 
 fn write<'py>(name: &str, target: &Object<'py>, other: &Object<'py>) -> PyResult<()> {
-    let other = operand(other)?.unwrap_or_else(|| other.clone());
+    let other = operand(other, target)?.unwrap_or_else(|| other.clone());
     call_by_name(target.py(), name, &[target.clone(), other]).map(drop)
 }
 

@@ -8,7 +8,7 @@ from os import PathLike
 from types import ModuleType
 from typing import Any, overload
 
-_Number = float | int | _bool
+_Number = complex | float | int | _bool
 _DType = DType | str | type | Any
 _Device = Device | str
 

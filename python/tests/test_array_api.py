@@ -109,3 +109,65 @@ def test_devices_and_streams():
 def test_the_package_loads_the_namespace_when_it_is_asked_for():
     program = "import sys, opfuse; assert 'opfuse.array_api' not in sys.modules; opfuse.ones(1).__array_namespace__()"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_complex_numbers():
+    z = xp.asarray([1 + 2j, 3 - 1j], dtype=xp.complex128)
+    assert xp.real(z).tolist() == [1, 3] and xp.imag(z).tolist() == [2, -1]
+    assert xp.conj(z).tolist() == [1 - 2j, 3 + 1j]
+    assert xp.multiply(z, 2).dtype == xp.complex128
+    assert xp.multiply(xp.ones(2), 1j).tolist() == [1j, 1j]
+    assert xp.multiply(xp.ones(2), 1j).dtype == xp.complex64
+    assert xp.result_type(xp.complex64, xp.float64) == xp.complex128
+    assert xp.result_type(xp.float32, 1j) == xp.complex64
+    assert xp.isdtype(xp.complex64, "complex floating") and xp.isdtype(xp.complex64, "numeric")
+    assert not xp.isdtype(xp.complex64, "real floating")
+    assert xp.finfo(xp.complex64).dtype == xp.float32
+    assert xp.vecdot(z, z).tolist() == 15
+    assert xp.full(2, 1 - 1j).tolist() == [1 - 1j, 1 - 1j]
+    assert abs(xp.sign(z)[0].item() - (1 + 2j) / math.sqrt(5)) < 1e-15
+    assert xp.sum(z).tolist() == 4 + 1j and xp.prod(z).tolist() == 5 + 5j
+    assert xp.cumulative_prod(z).tolist() == [1 + 2j, 5 + 5j]
+    with pytest.raises(TypeError, match="int64"):
+        xp.add(xp.asarray([1]), 1j)
+    with pytest.raises(TypeError, match="common dtype"):
+        xp.result_type(xp.int64, xp.complex64)
+
+
+def test_complex_matrices():
+    a = xp.asarray([[2.0, 1j], [-1j, 3.0]], dtype=xp.complex128)
+    found = xp.linalg.eigh(a)
+    assert found.eigenvalues.dtype == xp.float64
+    back = (found.eigenvectors * found.eigenvalues) @ xp.conj(xp.matrix_transpose(found.eigenvectors))
+    assert float(xp.max(xp.abs(back - a))) < 1e-14
+    assert abs(xp.linalg.det(a).item() - 5) < 1e-14
+    lower = xp.linalg.cholesky(a)
+    assert float(xp.max(xp.abs(lower @ xp.conj(xp.matrix_transpose(lower)) - a))) < 1e-14
+    assert float(xp.max(xp.abs(xp.linalg.inv(a) @ a - xp.eye(2)))) < 1e-14
+    assert xp.linalg.svd(a).S.dtype == xp.float64
+
+
+def test_fourier_transforms():
+    x = xp.asarray([1.0, 2.0, 4.0, 3.0], dtype=xp.float64)
+    assert xp.fft.fft(x).tolist() == [10, -3 + 1j, 0, -3 - 1j]
+    assert xp.fft.rfft(x).tolist() == [10, -3 + 1j, 0]
+    assert xp.fft.irfft(xp.fft.rfft(x)).tolist() == x.tolist()
+    assert xp.fft.ifft(xp.fft.fft(x)).tolist() == x.tolist()
+    assert xp.fft.fft(x, n=2).tolist() == [3, -1]
+    grid = xp.reshape(xp.arange(6, dtype=xp.float32), (2, 3))
+    assert xp.fft.fftn(grid).dtype == xp.complex64 and xp.fft.fftn(grid).shape == (2, 3)
+    assert xp.fft.rfftn(grid, axes=(0, 1)).shape == (2, 2)
+    assert float(xp.max(xp.abs(xp.fft.irfftn(xp.fft.rfftn(grid), s=(2, 3), axes=(0, 1)) - grid))) < 1e-5
+    assert xp.fft.hfft(xp.fft.ihfft(x), n=4).tolist() == x.tolist()
+    assert xp.fft.fftfreq(4, d=0.5).tolist() == [0, 0.5, -1, -0.5]
+    assert xp.fft.rfftfreq(4).tolist() == [0, 0.25, 0.5]
+    assert xp.fft.fftshift(x).tolist() == [4, 3, 1, 2]
+    assert xp.fft.ifftshift(xp.fft.fftshift(x)).tolist() == x.tolist()
+    assert xp.fft.fftshift(grid, axes=1).tolist() == [[2, 0, 1], [5, 3, 4]]
+    assert sorted(xp.fft.__all__) == dir(xp.fft)
+    with pytest.raises(TypeError, match="rfft: .*complex64"):
+        xp.fft.rfft(xp.fft.fftn(grid))
+    with pytest.raises(TypeError, match="fft: .*int64"):
+        xp.fft.fft(xp.arange(3))
+    with pytest.raises(ValueError, match="2 sizes for 1 axes"):
+        xp.fft.fftn(grid, s=(2, 3), axes=(0,))

@@ -29,6 +29,9 @@ def test_numbers():
     assert z[0].item() == 1 + 2j and complex(z[1]) == 3 and complex(opfuse.tensor(2.5)) == 2.5
     assert (z * 1j).tolist() == [-2 + 1j, 3j] and (1j + z).tolist() == [1 + 3j, 3 + 1j]
     assert (opfuse.ones(2) * 1j).dtype is opfuse.complex64
+    # PyTorch's rule for whole numbers beside a number of Python.
+    assert (opfuse.arange(3) * 1j).dtype is opfuse.complex64 and (1j + opfuse.arange(3)).dtype is opfuse.complex64
+    assert (opfuse.ones(2, dtype="float64") * 1j).dtype is opfuse.complex128
     assert repr(opfuse.tensor([1.5 - 2j])) == "tensor([1.5-2.j], dtype=complex64)"
     assert opfuse.zeros(2, dtype="complex128").tolist() == [0, 0]
     with pytest.raises(opfuse.Error, match="imaginary"):

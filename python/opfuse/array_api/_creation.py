@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import opfuse
-from opfuse import Device, DType, Tensor, bool, float32, float64, int64, ops
-from opfuse.array_api._dtypes import FLOATS, INTEGERS, Number, isdtype
+from opfuse import Device, DType, Tensor, bool, complex64, float32, float64, int64, ops
+from opfuse.array_api._dtypes import COMPLEX, FLOATS, INTEGERS, Number, isdtype, number
 
 __all__ = [
     "__array_namespace_info__", "arange", "asarray", "empty", "empty_like", "eye", "full", "full_like", "linspace",
@@ -29,10 +29,10 @@ class __array_namespace_info__:  # noqa: N801  (a name of the standard)
         return [Device("cpu")]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
-        return {"real floating": float32, "integral": int64, "indexing": int64}
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        every = (bool, *INTEGERS, *FLOATS)
+        every = (bool, *INTEGERS, *FLOATS, *COMPLEX)
         return {str(dtype): dtype for dtype in every if kind is None or isdtype(dtype, kind)}
 
 
@@ -78,18 +78,22 @@ empty_like, zeros_like, ones_like = _made_like("empty_like"), _made_like("zeros_
 
 
 def _kind_of(number: Number) -> DType:
-    return bool if isinstance(number, builtins.bool) else int64 if isinstance(number, int) else float32
+    kinds = ((builtins.bool, bool), (int, int64), (float, float32), (complex, complex64))
+    return next(dtype for kind, dtype in kinds if isinstance(number, kind))
 
 
 def full(shape: int | Sequence[int], fill_value: Number, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An array of one number."""
     shape = [shape] if isinstance(shape, int) else list(shape)
-    return ops.full(shape, fill_value, dtype=dtype or _kind_of(fill_value), device=device)
+    dtype = dtype or _kind_of(fill_value)
+    if isinstance(fill_value, complex):
+        return number(fill_value, dtype).expand(shape).clone()
+    return ops.full(shape, fill_value, dtype=dtype, device=device)
 
 
 def full_like(x: Tensor, /, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An array of one number, with the shape of another."""
-    return ops.full(list(x.shape), fill_value, dtype=dtype or x.dtype, device=device)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
 
 
 def eye(

@@ -6,14 +6,31 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from opfuse import Device, DType, Tensor, bool, float32, float64, int8, int16, int32, int64, ops, uint8
+from opfuse import (
+    Device,
+    DType,
+    Tensor,
+    bool,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    ops,
+    tensor,
+    uint8,
+)
 
 __all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
-Number = builtins.bool | int | float
+Number = builtins.bool | int | float | complex
 
 INTEGERS = (int8, int16, int32, int64, uint8)
 FLOATS = (float32, float64)
+COMPLEX = (complex64, complex128)
 
 
 class finfo_object(NamedTuple):
@@ -40,9 +57,14 @@ def dtype_of(x: Any) -> DType:
     return x.dtype if isinstance(x, Tensor) else DType(x)
 
 
+def part_of(dtype: DType) -> DType:
+    """The dtype of the parts of complex numbers; another dtype itself."""
+    return FLOATS[COMPLEX.index(dtype)] if dtype in COMPLEX else dtype
+
+
 def finfo(type: DType | Tensor, /) -> finfo_object:
-    """The limits of a dtype of floating-point numbers."""
-    dtype = dtype_of(type)
+    """The limits of a dtype of floating-point numbers, or of the parts of complex ones."""
+    dtype = part_of(dtype_of(type))
     if dtype == float32:
         largest = (2 - 2.0**-23) * 2.0**127
         return finfo_object(32, 2.0**-23, largest, -largest, 2.0**-126, float32)
@@ -75,8 +97,8 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> builti
         "unsigned integer": (uint8,),
         "integral": INTEGERS,
         "real floating": FLOATS,
-        "complex floating": (),
-        "numeric": INTEGERS + FLOATS,
+        "complex floating": COMPLEX,
+        "numeric": INTEGERS + FLOATS + COMPLEX,
     }
     if kind not in kinds:
         raise ValueError(f"isdtype: there is no kind {kind!r}; use one of {', '.join(kinds)}")
@@ -88,10 +110,11 @@ def _promoted(one: DType, other: DType) -> DType:
         return one
     if one == bool or other == bool:
         raise TypeError(f"{one} and {other} have no common dtype; convert one of them with astype")
-    if (one in FLOATS) != (other in FLOATS):
+    if (one in INTEGERS) != (other in INTEGERS):
         raise TypeError(f"{one} and {other} have no common dtype; convert one of them with astype")
-    if one in FLOATS:
-        return float64
+    if one not in INTEGERS:
+        is_wide = float64 in (part_of(one), part_of(other))
+        return (COMPLEX if one in COMPLEX or other in COMPLEX else FLOATS)[is_wide]
     signed = [dtype for dtype in (one, other) if dtype != uint8]
     if len(signed) == 1:
         return int16 if signed[0] == int8 else signed[0]
@@ -102,7 +125,7 @@ def result_type(*arrays_and_dtypes: Tensor | DType | Number) -> DType:
     """The dtype of a result of these arrays, dtypes and numbers."""
     found, numbers = None, []
     for given in arrays_and_dtypes:
-        if isinstance(given, (builtins.bool, int, float)):
+        if isinstance(given, (builtins.bool, int, float, complex)):
             numbers.append(given)
         else:
             dtype = dtype_of(given)
@@ -110,6 +133,8 @@ def result_type(*arrays_and_dtypes: Tensor | DType | Number) -> DType:
     if found is None:
         raise ValueError("result_type: give at least one array or dtype")
     for number in numbers:
+        if isinstance(number, complex) and found in FLOATS:
+            found = COMPLEX[FLOATS.index(found)]
         _check_number(number, found)
     return found
 
@@ -117,7 +142,8 @@ def result_type(*arrays_and_dtypes: Tensor | DType | Number) -> DType:
 def _check_number(number: Number, dtype: DType) -> None:
     is_fit = (
         isinstance(number, builtins.bool) == (dtype == bool)
-        and not (isinstance(number, float) and dtype not in FLOATS)
+        and not (isinstance(number, float) and dtype not in FLOATS + COMPLEX)
+        and not (isinstance(number, complex) and dtype not in COMPLEX)
     )
     if not is_fit:
         raise TypeError(f"a Python {type(number).__name__} does not go with an array of {dtype}")
@@ -140,5 +166,10 @@ def operands(one: Any, other: Any) -> tuple[Tensor, Tensor]:
     """Both operands in their common dtype."""
     dtype = result_type(one, other)
     return tuple(  # type: ignore[return-value]
-        x.to(dtype) if isinstance(x, Tensor) else ops.full([], x, dtype=dtype) for x in (one, other)
+        x.to(dtype) if isinstance(x, Tensor) else number(x, dtype) for x in (one, other)
     )
+
+
+def number(value: Number, dtype: DType) -> Tensor:
+    """A number as an array of no dims."""
+    return tensor(value, dtype=dtype) if isinstance(value, complex) else ops.full([], value, dtype=dtype)

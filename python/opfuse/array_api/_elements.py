@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from typing import Any
 
-from opfuse import Tensor, float32, int32, int64, ops
-from opfuse.array_api._dtypes import FLOATS, INTEGERS, Number, iinfo, operands
+from opfuse import Tensor, ops
+from opfuse.array_api._dtypes import COMPLEX, FLOATS, INTEGERS, Number, iinfo, operands
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign",
     "cos", "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot",
-    "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter",
+    "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter",
     "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh",
     "sqrt", "square", "subtract", "tan", "tanh", "trunc",
 ]
@@ -52,17 +51,26 @@ ceil, floor, trunc, round = map(_rounded, ("ceil", "floor", "trunc", "round"))
 
 
 def sign(x: Tensor, /) -> Tensor:
-    """The sign of each element; NaN stays."""
+    """The sign of each element, which is a direction if that is complex; NaN stays."""
+    if x.dtype in COMPLEX:
+        return ops.sgn(x)
     found = ops.sign(x)
     return ops.where(ops.isnan(x), x, found) if x.dtype in FLOATS else found
 
 
 def real(x: Tensor, /) -> Tensor:
-    """The elements, which are real."""
-    return x
+    """The real parts, as a view."""
+    return ops.real(x)
 
 
-conj = real
+def imag(x: Tensor, /) -> Tensor:
+    """The imaginary parts of complex elements, as a view."""
+    return ops.imag(x)
+
+
+def conj(x: Tensor, /) -> Tensor:
+    """The conjugates; a real element is its own."""
+    return ops.conj(x)
 
 
 def _binary(name: str) -> Callable[[Any, Any], Tensor]:
@@ -86,17 +94,8 @@ bitwise_left_shift, bitwise_right_shift = map(_binary, ("bitwise_left_shift", "b
 
 
 def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The next number from each of `x1` towards `x2`, by its bits."""
-    one, other = operands(x1, x2)
-    one, other = ops.broadcast_tensors([one, other])
-    word = int32 if one.dtype == float32 else int64
-    bits = one.contiguous().view(word)
-    is_away = (other > one) == (one > 0)
-    stepped = (bits + ops.where(is_away, 1, -1).to(word)).view(one.dtype)
-    tiny = ops.full([], 1, dtype=word).view(one.dtype)
-    stepped = ops.where(one == 0, ops.copysign(tiny, other), stepped)
-    stepped = ops.where(one == other, other, stepped)
-    return ops.where(ops.isnan(one) | ops.isnan(other), ops.full([], math.nan, dtype=one.dtype), stepped)
+    """The next number from each of `x1` towards `x2`."""
+    return ops.nextafter(*operands(x1, x2))
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:

@@ -39,13 +39,13 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The sum of products along an axis."""
+    """The sum of products along an axis, of conjugates on the left."""
     if not -builtins.min(x1.ndim, x2.ndim) <= axis <= -1:
         raise IndexError(f"vecdot: axis {axis} is out of range; it counts from the end")
     if x1.shape[axis] != x2.shape[axis]:
         raise ValueError(f"vecdot: sizes {x1.shape[axis]} and {x2.shape[axis]} of axis {axis} differ")
     x1, x2 = operands(x1, x2)
-    return ops.sum(x1 * x2, [axis]).to(x1.dtype)
+    return ops.sum(ops.conj(x1) * x2, [axis]).to(x1.dtype)
 
 
 def __dir__() -> list[str]:

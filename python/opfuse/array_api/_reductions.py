@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opfuse import DType, Tensor, bool, int64, ops
-from opfuse.array_api._dtypes import FLOATS
+from opfuse.array_api._dtypes import COMPLEX, FLOATS
 from opfuse.array_api._shapes import Axes, listed
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
 def _summed_dtype(x: Tensor, dtype: DType | None) -> DType:
     if dtype is not None:
         return dtype
-    return x.dtype if x.dtype in FLOATS else int64
+    return x.dtype if x.dtype in FLOATS + COMPLEX else int64
 
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:

@@ -1,7 +1,7 @@
 """The extension `linalg` of the array API standard: factorizations, solutions, spectra and norms.
 
-Matrices are in the last two dims, and all dims before them count them. The real floating dtypes are accepted, as the
-standard asks; the products accept all that it calls numeric.
+Matrices are in the last two dims, and all dims before them count them. The floating dtypes are accepted, real and
+complex, as the standard asks; the products accept all that it calls numeric.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import builtins
 from typing import NamedTuple
 
 from opfuse import DType, Tensor, ops
-from opfuse.array_api._dtypes import FLOATS, operands
+from opfuse.array_api._dtypes import COMPLEX, FLOATS, operands, part_of
 from opfuse.array_api._products import matmul, tensordot, vecdot
 from opfuse.array_api._reductions import sum
 from opfuse.array_api._shapes import Axes, listed, matrix_transpose
@@ -55,12 +55,12 @@ class SVDResult(NamedTuple):
 
 def _floats(name: str, *arrays: Tensor) -> None:
     for x in arrays:
-        if x.dtype not in FLOATS:
-            raise TypeError(f"{name}: expected an array of float32 or float64 but got {x.dtype}")
+        if x.dtype not in FLOATS + COMPLEX:
+            raise TypeError(f"{name}: expected an array of floating-point or complex numbers but got {x.dtype}")
 
 
 def cholesky(x: Tensor, /, *, upper: builtins.bool = False) -> Tensor:
-    """The triangular factor of symmetric positive definite matrices."""
+    """The triangular factor of symmetric or Hermitian positive definite matrices."""
     _floats("cholesky", x)
     return ops.linalg_cholesky(x, upper=upper)
 
@@ -88,13 +88,13 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 
 def eigh(x: Tensor, /) -> EighResult:
-    """Eigenvalues and eigenvectors of symmetric matrices; the lower triangles are read."""
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices; the lower triangles are read."""
     _floats("eigh", x)
     return EighResult(*ops.linalg_eigh(x))
 
 
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """Eigenvalues of symmetric matrices in ascending order."""
+    """Eigenvalues of symmetric or Hermitian matrices in ascending order."""
     _floats("eigvalsh", x)
     return ops.linalg_eigvalsh(x)
 
@@ -141,7 +141,7 @@ def pinv(x: Tensor, /, *, rtol: Tolerance = None) -> Tensor:
 
 def _absent(rtol: Tolerance, x: Tensor) -> Tensor | None:
     """The absolute tolerance beside a relative one: both are tensors or neither is."""
-    return ops.zeros([], dtype=x.dtype) if isinstance(rtol, Tensor) else None
+    return ops.zeros([], dtype=part_of(x.dtype)) if isinstance(rtol, Tensor) else None
 
 
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
@@ -193,7 +193,7 @@ def vector_norm(
     """Norms of the vectors along axes, or of all elements. Without any axis, each element is a vector."""
     _floats("vector_norm", x)
     if axis == ():
-        return (x != 0).to(x.dtype) if ord == 0 else x.abs()
+        return (x != 0).to(part_of(x.dtype)) if ord == 0 else x.abs()
     return ops.linalg_vector_norm(x, ord, listed(axis), keepdims)
 
 

@@ -10,16 +10,10 @@ import pytest
 # Importing `array_api` does not come with `import opfuse`, and the suite looks for the module as an attribute.
 import opfuse.array_api  # noqa: F401
 
-COMPLEX = "the namespace has no complex numbers"
 QUOTIENT = "as in NumPy and PyTorch: the quotient belongs to the remainder, and infinity has none"
 ZERO = "as in PyTorch: a remainder of zero has the sign of the dividend"
 NO_DIMS = "as in PyTorch: operators of Tensor do not raise a dtype for an operand of no dims and the same kind"
 REASONS = [
-    (r"test_has_names\[fft-", "the extension fft is not there"),
-    (r"test_has_names\[elementwise-imag\]", COMPLEX),
-    (r"test_func_signature\[imag\]", COMPLEX),
-    (r"test_vecdot_conj", COMPLEX),
-    (r"test_unary\[\w+\(.*(real|imag)\(x_i\)", COMPLEX),
     (r"\[(floor_divide|__i?floordiv__)\(x1_i is .infinity and isfinite", QUOTIENT),
     (r"\[(floor_divide|__i?floordiv__)\(isfinite\(x1_i\) and x1_i [<>] 0 and x2_i is .infinity\) -> -0", QUOTIENT),
     (r"\[(remainder|__i?mod__)\(x1_i is -0 and x2_i > 0\)", ZERO),
