@@ -1,6 +1,6 @@
 //! Work: the number of instructions per element of a node, from its scalar body.
 
-use crate::ir::scalar::Kind;
+use crate::ir::scalar::{Kind, Prim};
 use crate::ir::{DType, Graph, Meaning, NodeId, Op, SideTable};
 use std::collections::HashMap;
 use std::ops::Index;
@@ -32,9 +32,10 @@ impl Work {
             Meaning::Body(..) => match op.body(&graph.arg_types(node), &call.attrs) {
                 Ok(body) => {
                     let count = |is: fn(&Kind) -> bool| body.insts.iter().filter(|inst| is(&inst.kind)).count() as f64;
+                    let powers = count(|kind| matches!(kind, Kind::Prim(Prim::IntPow)));
                     Work {
-                        plain: count(|kind| matches!(kind, Kind::Prim(_))),
-                        functions: count(|kind| matches!(kind, Kind::Func(_))),
+                        plain: count(|kind| matches!(kind, Kind::Prim(_))) - powers,
+                        functions: count(|kind| matches!(kind, Kind::Func(_))) + INTEGER_POWER * powers,
                     }
                 }
                 Err(_) => plain(1),
@@ -55,6 +56,10 @@ impl Work {
         Work { plain: work.plain * width, functions: work.functions * width }
     }
 }
+
+/// The functions that take as long as a power of integers, which is a loop of products for each element
+/// (`python/benches/torch_compile.py --small-functions --models "bytes of bits"`).
+const INTEGER_POWER: f64 = 20.0;
 
 /// The work of one element of each node of a graph.
 #[derive(Debug)]

@@ -44,6 +44,15 @@ const CASES: &[Case] = &[
         hoisted: true,
     },
     Case {
+        name: "a power of integers",
+        inputs: || Ok(vec![uniform(1, &[40, 24], DType::F32)?.mul(9.0)?.to_dtype(DType::I32)?]),
+        function: |x| {
+            let bits = Tensor::arange(0, 24, 1)?.to_dtype(DType::I32)?;
+            &x[0] * bits.full_like(2)?.pow(&bits)?
+        },
+        hoisted: true,
+    },
+    Case {
         name: "a transposed value",
         inputs: || inputs(&[&[9, 24, 5], &[5, 24]]),
         function: |x| &x[0] * x[1].exp()?.t()?,
