@@ -197,6 +197,9 @@ fn all_same(graph: &Graph, got: &[Array], expected: &[Array]) -> Result<(), Stri
     Ok(())
 }
 
+/// The bytes of memory that no kernel has written.
+const UNWRITTEN: u8 = 0xa5;
+
 /// Runs every launched kernel in the interpreter, on eager's values of its operands.
 fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     let values = reference(&built.graph, inputs).map_err(|what| format!("the planned graph: {what}"))?;
@@ -224,13 +227,22 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
             // A concatenation is written part by part.
             let start = || match places().find(|place| place.to == node) {
                 Some(place) => from(&values[place.from.index()]),
-                None => vec![0xa5; layout.extent() * ty.dtype.size()],
+                None => vec![UNWRITTEN; layout.extent() * ty.dtype.size()],
             };
             buffers.push(made.remove(&node).unwrap_or_else(start));
         }
         let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         interp::run(&lowered.kernel, &lowered.geometry, &operands, &mut slices, &Faults::new());
-        made.extend(lowered.outputs.iter().copied().zip(buffers));
+        for (&node, buffer) in lowered.outputs.iter().zip(buffers) {
+            match made.get_mut(&node) {
+                // A kernel that writes a concatenation has an output for each part.
+                Some(whole) => {
+                    let open = whole.iter_mut().zip(buffer).filter(|(byte, _)| **byte == UNWRITTEN);
+                    open.for_each(|(byte, written)| *byte = written);
+                }
+                None => drop(made.insert(node, buffer)),
+            }
+        }
     }
     made.retain(|&node, _| !is_handed_on(&built.plan, node));
     for (node, bytes) in made {
