@@ -1,5 +1,5 @@
 //! Writing a concatenation where it is computed: a kernel that computes every operand of a concatenation writes their
-//! elements to their places in the result. So the operands need no memory, and nobody copies them.
+//! elements to their places in the result. So the operands need neither memory nor a copy.
 //!
 //! A kernel is redirected under these conditions:
 //!

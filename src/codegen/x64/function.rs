@@ -551,8 +551,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Elements that are computed for all angles where a huge one is met: a multiple of a vector's lanes, and few enough for
-/// the instruction that makes the mask of what is left, which takes a number of 8 bits.
+/// Elements that are computed for all angles where a huge one is met: a multiple of a vector's lanes, and few enough
+/// for the instruction that makes the mask of what is left, which takes a number of 8 bits.
 const HUGE_RANGE: i32 = 128;
 
 /// Most instructions of a masked iteration with folds that may compute groups without elements.
