@@ -139,7 +139,7 @@ mod tests {
         };
         let a: Vec<f64> = (0..n * n).map(|_| next()).collect();
         let (mut first, mut second, mut p, mut q) = (a.clone(), a, vec![0; n], vec![0; n]);
-        small::lu(&mut first, n, n, &mut p);
+        small::real::lu(&mut first, n, n, &mut p);
         large::lu(&mut second, n, n, &mut q);
         assert_eq!(p, q);
         assert!(first.iter().zip(&second).all(|(x, y)| (x - y).abs() < 1e-12));

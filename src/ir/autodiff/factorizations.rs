@@ -1,7 +1,8 @@
 //! Gradients of factorizations with several parts, which are packed in one result ([`crate::ir::packed`]).
 //!
-//! `X̄` is the gradient of `X`, and `X*` its conjugate, which is `X` itself for real numbers. A part that nothing uses has
-//! a gradient of zeros. Sources give formulas for real numbers, which hold for complex ones with adjoints for transposes.
+//! `X̄` is the gradient of `X`, and `X*` its conjugate, which is `X` itself for real numbers. A part that nothing uses
+//! has a gradient of zeros. Sources give formulas for real numbers, which hold for complex ones with adjoints for
+//! transposes.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;

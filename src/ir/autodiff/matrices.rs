@@ -1,9 +1,9 @@
 //! Gradients of solutions, inverses, determinants and functions of matrices.
 //!
-//! `X̄` is the gradient of `X`, and `X*` its conjugate, which is `X` itself for real numbers. Formulas are those of
-//! M. Giles, An extended collection of matrix derivative results for forward and reverse mode automatic differentiation
-//! (2008), unless another source is named, with adjoints for transposes. Rows that return a transposed result are called
-//! as they are, so some formulas read transposed too.
+//! `X̄` is the gradient of `X`, and `X*` its conjugate, which is `X` itself for real numbers. Formulas are those of M.
+//! Giles, An extended collection of matrix derivative results for forward and reverse mode automatic differentiation
+//! (2008), unless another source is named, with adjoints for transposes. Rows that return a transposed result are
+//! called as they are, so some formulas read transposed too.
 //!
 //! A batch of any rank is one dim here.
 

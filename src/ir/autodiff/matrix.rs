@@ -1,8 +1,8 @@
 //! Matrices of real or complex numbers, for formulas that hold for both.
 //!
-//! A complex matrix is two real ones. The gradient of a complex number is the slope in the real part plus `i` times that
-//! in the imaginary part. So the gradient of a function that has a complex derivative is multiplied by the conjugate of
-//! that derivative, and the adjoint takes the place of the transpose.
+//! A complex matrix is two real ones. The gradient of a complex number is the slope in the real part plus `i` times
+//! that in the imaginary part. So the gradient of a function that has a complex derivative is multiplied by the
+//! conjugate of that derivative, and the adjoint takes the place of the transpose.
 
 use super::expr::Expr;
 use crate::ir::attr::Attrs;

@@ -19,9 +19,9 @@ static CHOLESKY_INVERSE: Composite = Composite::new("cholesky_inverse(Tensor sel
 
 /// Cholesky factorizations.
 impl Tensor {
-    /// The lower triangle `L` of `A = L Lᴴ`, for positive definite matrices that are symmetric or, with complex numbers,
-    /// Hermitian; if `upper`, the upper one of `Uᴴ U`. Only that triangle of `A` is read. f32 and f64, complex64 and
-    /// complex128. The gradient is symmetric or Hermitian.
+    /// The lower triangle `L` of `A = L Lᴴ`, for positive definite matrices that are symmetric or, with complex
+    /// numbers, Hermitian; if `upper`, the upper one of `Uᴴ U`. Only that triangle of `A` is read. f32 and f64,
+    /// complex64 and complex128. The gradient is symmetric or Hermitian.
     ///
     /// ```
     /// # use opfuse::{Result, Tensor};

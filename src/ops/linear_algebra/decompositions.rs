@@ -26,8 +26,8 @@ static MATRIX_EXP: Composite = Composite::new("matrix_exp(Tensor self) -> Tensor
 /// Orthogonal factorizations, and exponentials. f32 and f64, complex64 and complex128.
 impl Tensor {
     /// `A = Q R` with orthonormal columns and an upper triangle: as many columns of `Q` as the lesser size of `A`. The
-    /// other modes of PyTorch, complete and `R` alone, are arguments of `aten::linalg_qr`. The diagonal of a complex `R` is
-    /// real.
+    /// other modes of PyTorch, complete and `R` alone, are arguments of `aten::linalg_qr`. The diagonal of a complex
+    /// `R` is real.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -36,9 +36,9 @@ impl Tensor {
         QR.call((self, "reduced"))
     }
 
-    /// The eigenvalues of symmetric or Hermitian matrices in ascending order, and eigenvectors as columns. Only the lower
-    /// triangle is read. The signs of eigenvectors are arbitrary, and the directions of complex ones. Gradients of
-    /// eigenvectors exist where eigenvalues differ.
+    /// The eigenvalues of symmetric or Hermitian matrices in ascending order, and eigenvectors as columns. Only the
+    /// lower triangle is read. The signs of eigenvectors are arbitrary, and the directions of complex ones. Gradients
+    /// of eigenvectors exist where eigenvalues differ.
     ///
     /// # Errors
     /// If the matrices are not square, or if one has infinities or NaNs: the error names its place in the batch.

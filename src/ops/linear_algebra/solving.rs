@@ -98,8 +98,8 @@ impl Tensor {
         DET.call((self,))
     }
 
-    /// The sign of the determinant of each matrix (0 if it is singular), and the logarithm of its magnitude. The sign of a
-    /// complex number is the one of magnitude 1 with its direction.
+    /// The sign of the determinant of each matrix (0 if it is singular), and the logarithm of its magnitude. The sign
+    /// of a complex number is the one of magnitude 1 with its direction.
     ///
     /// # Errors
     /// If the matrices are not square.
@@ -108,7 +108,8 @@ impl Tensor {
         SLOGDET.call((self,))
     }
 
-    /// The logarithm of the determinant of each matrix: NaN if that is negative, and the principal one if it is complex.
+    /// The logarithm of the determinant of each matrix: NaN if that is negative, and the principal one if it is
+    /// complex.
     ///
     /// # Errors
     /// If the matrices are not square.
