@@ -6,7 +6,7 @@ use crate::ir::{DType, Scalar};
 use crate::ops::complex_numbers::{as_pairs, of_pairs, of_parts};
 use crate::tensor::handle::Tensor;
 use crate::transforms::autocast::no_autocast;
-use crate::transforms::complex::operands::{both, common, paired, parts};
+use crate::transforms::complex::operands::{both, common, on, paired, parts};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -65,7 +65,7 @@ fn mul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
         return product(x, y, |x, y| x.mul(y));
     }
     let (dtype, [z, real]) = (common(&[x, y]), if x.is_complex() { [x, y] } else { [y, x] });
-    of_pairs(&as_pairs(z, dtype)?.mul(&factor(real, dtype)?)?)
+    of_pairs(&as_pairs(z, dtype)?.mul(&factor(&on(z.device(), real)?, dtype)?)?)
 }
 
 fn div(x: &Tensor, y: &Tensor) -> Result<Tensor> {
@@ -73,7 +73,7 @@ fn div(x: &Tensor, y: &Tensor) -> Result<Tensor> {
         return mul(x, &reciprocal(y)?);
     }
     let dtype = common(&[x, y]);
-    of_pairs(&as_pairs(x, dtype)?.div(&factor(y, dtype)?)?)
+    of_pairs(&as_pairs(x, dtype)?.div(&factor(&on(x.device(), y)?, dtype)?)?)
 }
 
 /// `1 / (a + bi) = (a - bi) / (a^2 + b^2)`, with both parts scaled by the greater one, so that no square overflows.

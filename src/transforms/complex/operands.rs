@@ -1,5 +1,6 @@
 //! Operands of calls on complex tensors: their parts, their common dtype, their pairs.
 
+use crate::device::Device;
 use crate::error::Result;
 use crate::ir::DType;
 use crate::ir::dtype::{PromoteOperand, PromoteRank, promote_all};
@@ -22,11 +23,17 @@ pub(super) fn common(operands: &[&Tensor]) -> DType {
 /// Operands as pairs of their common dtype.
 pub(super) fn paired<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; N]> {
     let dtype = common(&operands);
+    let device = operands.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device());
     let mut pairs = operands.map(Tensor::clone);
     for x in &mut pairs {
-        *x = as_pairs(x, dtype)?;
+        *x = as_pairs(&on(device, x)?, dtype)?;
     }
     Ok(pairs)
+}
+
+/// A plain number as a tensor on that device, where what is made of it is no plain number any more.
+pub(super) fn on(device: Device, x: &Tensor) -> Result<Tensor> {
+    if x.as_number().is_some() && device != Device::CPU { x.to_device(device) } else { Ok(x.clone()) }
 }
 
 /// Both parts of a complex tensor, in the dtype of the parts of `dtype`.
