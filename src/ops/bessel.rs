@@ -46,9 +46,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("special_i0(Tensor self) -> Tensor", |x: &Tensor| x.i0())?
         .def_kernel("special_i0e(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, |x| scaled_i0(&x.abs()?)))?
         .def_kernel("special_i1(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, i1))?
-        .def_kernel("special_i1e(Tensor self) -> Tensor", |x: &Tensor| {
-            in_f64(x, |x| scaled_i1(&x.abs()?)?.mul(&x.sign()?))
-        })?
+        .def_kernel("special_i1e(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, |x| odd(x, scaled_i1)))?
         .def_kernel("special_bessel_j0(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, j0))?
         .def_kernel("special_bessel_j1(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, j1))?
         .def_kernel("special_erfcx(Tensor self) -> Tensor", |x: &Tensor| in_f64(x, erfcx))?;
@@ -112,13 +110,19 @@ fn i0(x: &Tensor) -> Result<Tensor> {
 }
 
 fn i1(x: &Tensor) -> Result<Tensor> {
-    let size = x.abs()?;
-    let value = grown(&size, &scaled_i1(&size)?)?.mul(&x.sign()?)?;
+    let value = odd(x, |x| grown(x, &scaled_i1(x)?))?;
     x.isinf()?.where_(x, &value)
 }
 
-/// From 8 on, `Jn(x)` is `sqrt(2 / πx) (P cos χ - Q sin χ)` (G. N. Watson, A treatise on the theory of Bessel functions,
-/// 1944, section 7.3). Here are `cos χ` and `sin χ`, times the root of 2, from the sine and cosine of `x`.
+/// An odd function of any number, from what it is for those that are not negative. The slope at zero is that from the
+/// right, which `abs` does not have.
+fn odd(x: &Tensor, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let sign = x.lt(0.0)?.where_(-1.0, &x.ones_like()?)?;
+    function(&x.mul(&sign)?)?.mul(&sign)
+}
+
+/// From 8 on, `Jn(x)` is `sqrt(2 / πx) (P cos χ - Q sin χ)` (G. N. Watson, A treatise on the theory of Bessel
+/// functions, 1944, section 7.3). Here are `cos χ` and `sin χ`, times the root of 2, from the sine and cosine of `x`.
 type Phase = fn(&Tensor, &Tensor) -> Result<(Tensor, Tensor)>;
 
 fn oscillating(x: &Tensor, [near, p, q]: [&[f64]; 3], is_odd: bool, phase: Phase) -> Result<Tensor> {

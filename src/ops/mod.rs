@@ -76,6 +76,7 @@ pub(crate) mod pooling;
 pub(crate) mod products;
 pub(crate) mod random;
 pub(crate) mod random_fills;
+pub(crate) mod random_like;
 pub(crate) mod rearranging;
 pub(crate) mod recurrent;
 pub(crate) mod reductions;

@@ -504,31 +504,6 @@ fn integers(library: &mut Library) -> Result<()> {
              pin_memory: Option<bool>| randint(low, high, sizes, None, dtype, layout, device, pin_memory),
         )?
         .composite(&RANDINT_BY, randint)?
-        .def_kernel(
-            like!("randint_like(Tensor self, SymInt high, *, "),
-            |model: &Tensor,
-             high: i64,
-             dtype: Option<DType>,
-             layout: Option<TensorLayout>,
-             device: Option<Device>,
-             pin_memory: Option<bool>,
-             format: Option<MemoryFormat>| {
-                randint_like(model, [0, high], dtype, layout, device, pin_memory, format)
-            },
-        )?
-        .def_kernel(
-            like!("randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, "),
-            |model: &Tensor,
-             low: i64,
-             high: i64,
-             dtype: Option<DType>,
-             layout: Option<TensorLayout>,
-             device: Option<Device>,
-             pin_memory: Option<bool>,
-             format: Option<MemoryFormat>| {
-                randint_like(model, [low, high], dtype, layout, device, pin_memory, format)
-            },
-        )?
         .composite(
             &RANDPERM,
             |n: i64,
@@ -542,7 +517,7 @@ fn integers(library: &mut Library) -> Result<()> {
 }
 
 /// A draw for an operator, on the requested device, or else on that of the generator.
-fn draw<'g>(
+pub(crate) fn draw<'g>(
     op: &str,
     generator: Option<&'g Generator>,
     layout: Option<TensorLayout>,
@@ -566,23 +541,6 @@ fn randint(
 ) -> Result<Tensor> {
     let draw = draw("randint", generator, layout, device, pin_memory)?;
     draw.integers(low, high, &counts("randint", sizes)?, dtype.unwrap_or(DType::I64))
-}
-
-/// Whole numbers from the first bound up to the second, in the dtype of the model: floats may hold them.
-fn randint_like(
-    model: &Tensor,
-    [low, high]: [i64; 2],
-    dtype: Option<DType>,
-    layout: Option<TensorLayout>,
-    device: Option<Device>,
-    pin_memory: Option<bool>,
-    format: Option<MemoryFormat>,
-) -> Result<Tensor> {
-    let draw = draw("randint_like", None, layout, device.or(Some(model.device())), pin_memory)?;
-    let dtype = dtype.unwrap_or(model.dtype());
-    let drawn = if dtype.is_float() { DType::I64 } else { dtype };
-    let make = |sizes: &[usize]| draw.integers(low, high, sizes, drawn)?.to_dtype(dtype);
-    laid_out(model.sizes(), &strides_like(model, format)?, make)
 }
 
 fn randperm(

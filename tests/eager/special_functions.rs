@@ -290,7 +290,10 @@ fn neighbours_are_those_of_rust() -> Result<()> {
                 Some(std::cmp::Ordering::Greater) => x.next_down(),
             };
             let found = Tensor::try_from([x])?.nextafter(&Tensor::try_from([y])?)?.to_vec::<f64>()?[0];
-            assert!(found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()), "{x}, {y}: {found}");
+            assert!(
+                found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
+                "{x}, {y}: {found}"
+            );
             let (x, y) = (x as f32, y as f32);
             let expected = match x.partial_cmp(&y) {
                 None => f32::NAN,
@@ -299,11 +302,16 @@ fn neighbours_are_those_of_rust() -> Result<()> {
                 Some(std::cmp::Ordering::Greater) => x.next_down(),
             };
             let found = Tensor::try_from([x])?.nextafter(&Tensor::try_from([y])?)?.to_vec::<f32>()?[0];
-            assert!(found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()), "{x}, {y}: {found}");
+            assert!(
+                found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
+                "{x}, {y}: {found}"
+            );
         }
     }
     // Of bf16, 1 + 2^-7.
-    let next = Tensor::try_from([1.0f32])?.to_dtype(DType::BF16)?.nextafter(&Tensor::try_from([2.0f32])?.to_dtype(DType::BF16)?)?;
+    let next = Tensor::try_from([1.0f32])?
+        .to_dtype(DType::BF16)?
+        .nextafter(&Tensor::try_from([2.0f32])?.to_dtype(DType::BF16)?)?;
     assert_eq!(next.to_dtype(DType::F32)?.to_vec::<f32>()?, [1.0078125]);
     assert!(Tensor::try_from([1i64])?.nextafter(&Tensor::try_from([2i64])?).is_err());
     Ok(())
