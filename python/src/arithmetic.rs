@@ -30,7 +30,8 @@ fn operand<'py>(object: &Object<'py>, beside: &Object<'py>) -> PyResult<Option<O
         let dtype = beside.cast::<PyTensor>().map(|beside| beside.get().0.dtype());
         let is_of_whole = dtype.is_ok_and(|dtype| !dtype.is_float() && !dtype.is_complex());
         let number = complex_number(number).or_raise(object.py())?;
-        let number = if is_of_whole { number.to_dtype(default_dtype().complex()).or_raise(object.py())? } else { number };
+        let number =
+            if is_of_whole { number.to_dtype(default_dtype().complex()).or_raise(object.py())? } else { number };
         return PyTensor::object(object.py(), number).map(Some);
     }
     if !object.hasattr("__array_interface__")? {

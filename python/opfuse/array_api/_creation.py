@@ -42,7 +42,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: builtin
 
 
 def arange(
-    start: Number, /, stop: Number | None = None, step: Number = 1, *, dtype: Any = None, device: Any = None
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """The numbers from `start` up to `stop`."""
     start, stop = (0, start) if stop is None else (start, stop)
