@@ -104,8 +104,8 @@ pub trait Element: Sized + Copy + Default + Send + Sync + 'static {
     /// the lesser size), and `r`, which has as many rows. `a` is overwritten. The diagonal of a complex `r` is real.
     fn qr(a: &mut [Self], rows: usize, columns: usize, q: &mut [Self], r: &mut [Self]);
 
-    /// The eigenvalues of a symmetric or Hermitian matrix in ascending order, and its eigenvectors as columns. Only the lower
-    /// triangle is read. `a` is overwritten.
+    /// The eigenvalues of a symmetric or Hermitian matrix in ascending order, and its eigenvectors as columns. Only the
+    /// lower triangle is read. `a` is overwritten.
     ///
     /// # Errors
     /// If an element that is read is not finite, or if the iteration does not converge.

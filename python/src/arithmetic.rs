@@ -20,8 +20,8 @@ fn binary<'py>(name: &str, left: &Object<'py>, right: &Object<'py>) -> PyResult<
     }
 }
 
-/// A tensor, a number, or a tensor over an array of NumPy. `None` for other objects. A complex number beside a tensor of
-/// whole numbers has the precision of the default float, as a real one has.
+/// A tensor, a number, or a tensor over an array of NumPy. `None` for other objects. A complex number beside a tensor
+/// of whole numbers has the precision of the default float, as a real one has.
 fn operand<'py>(object: &Object<'py>, beside: &Object<'py>) -> PyResult<Option<Object<'py>>> {
     if object.cast::<PyTensor>().is_ok() || number_of(object)?.is_some() {
         return Ok(Some(object.clone()));

@@ -27,8 +27,8 @@ static TOPK: Composite = Composite::new(
 static LOGCUMSUMEXP: Composite = Composite::new("logcumsumexp(Tensor self, int dim) -> Tensor").with_writes();
 
 impl Tensor {
-    /// The logarithm of the cumulative sum of exponentials along `dim`. No exponential overflows, because sums of halves
-    /// are combined as logarithms. Sizes are kept; integers become the default float.
+    /// The logarithm of the cumulative sum of exponentials along `dim`. No exponential overflows, because sums of
+    /// halves are combined as logarithms. Sizes are kept; integers become the default float.
     ///
     /// # Errors
     /// If the dim is out of range.

@@ -67,10 +67,10 @@ fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     is_zero.where_(0.0, &product)
 }
 
-/// The zeta function of Hurwitz: the sum of `(q + k)^-s` over `k` from 0 on, by the formula of Euler and Maclaurin after
-/// ten terms (NIST Digital Library of Mathematical Functions, 25.11.28). It is infinite where `s` is 1 or `q` a whole
-/// number that is not positive, and NaN where `s` is less than 1, or `q` negative and `s` no whole number. Computed in
-/// f64 and rounded once.
+/// The zeta function of Hurwitz: the sum of `(q + k)^-s` over `k` from 0 on, by the formula of Euler and Maclaurin
+/// after ten terms (NIST Digital Library of Mathematical Functions, 25.11.28). It is infinite where `s` is 1 or `q` a
+/// whole number that is not positive, and NaN where `s` is less than 1, or `q` negative and `s` no whole number.
+/// Computed in f64 and rounded once.
 fn zeta(s: &Tensor, q: &Tensor) -> Result<Tensor> {
     const TERMS: i32 = 10;
     /// Bernoulli's numbers of even order, each divided by the factorial of its order.

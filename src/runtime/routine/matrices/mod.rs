@@ -1,8 +1,8 @@
 //! Work on each matrix of a batch: factorizations, solutions, functions.
 //!
 //! One matrix is worked on by one thread, and threads share the matrices of a batch. So results do not depend on how
-//! many there are. A complex number is a pair of elements in the last dim. Where several matrices fail, the error is that of the first. `opfuse_linalg` has the algorithms;
-//! here are strides, batches and errors.
+//! many there are. A complex number is a pair of elements in the last dim. Where several matrices fail, the error is
+//! that of the first. `opfuse_linalg` has the algorithms; here are strides, batches and errors.
 
 #[cfg(feature = "linalg")]
 mod batch;
