@@ -268,8 +268,8 @@ fn func_body(func: Func, ty: Ty) -> &'static Body {
 
 /// The body of a function of angles for small ones, and the greatest of these.
 fn small_angles(func: Func, ty: Ty) -> &'static Option<(Body, Lit)> {
-    static BODIES: [[OnceLock<Option<(Body, Lit)>>; 2]; Func::ALL.len()] =
-        [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
+    type OfSmall = OnceLock<Option<(Body, Lit)>>;
+    static BODIES: [[OfSmall; 2]; Func::ALL.len()] = [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
     BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| Body::of_small_angles(func, ty))
 }
 
