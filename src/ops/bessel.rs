@@ -115,10 +115,15 @@ fn i1(x: &Tensor) -> Result<Tensor> {
 }
 
 /// An odd function of any number, from what it is for those that are not negative. The slope at zero is that from the
-/// right, which `abs` does not have.
+/// right; `abs` has none there.
 fn odd(x: &Tensor, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    let sign = x.lt(0.0)?.where_(-1.0, &x.ones_like()?)?;
+    let sign = sign(x)?;
     function(&x.mul(&sign)?)?.mul(&sign)
+}
+
+/// -1 for negative numbers, and 1 for others.
+fn sign(x: &Tensor) -> Result<Tensor> {
+    x.lt(0.0)?.where_(-1.0, &x.ones_like()?)
 }
 
 /// From 8 on, `Jn(x)` is `sqrt(2 / πx) (P cos χ - Q sin χ)` (G. N. Watson, A treatise on the theory of Bessel
@@ -158,7 +163,7 @@ fn j1(x: &Tensor) -> Result<Tensor> {
 /// M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x²) erfc x, 1981.
 fn erfcx(x: &Tensor) -> Result<Tensor> {
     const K: f64 = 3.75;
-    let size = x.abs()?;
+    let size = x.mul(&sign(x)?)?;
     // Far out, the quotient of infinities would be none.
     let t = size.add(K)?.reciprocal()?.mul(-2.0 * K)?.add(1.0)?;
     let right = series(&t, &ERFCX)?.div(&size.mul(2.0)?.add(1.0)?)?;
