@@ -3,6 +3,7 @@
 //! All rules take operands with the mapped dim in front and return a result with it in front. Arguments that count the
 //! dims of one slice are changed to count the physical dims, where the slice begins at dim 1.
 
+use crate::device::Device;
 use crate::dispatch::builtins::operator;
 use crate::dispatch::rows::call;
 use crate::dispatch::schema::Type;
@@ -200,6 +201,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = tensors.iter().map(|tensor| graph.input(tensor.ty())).collect();
     let output = parts(&mut graph, &inputs, attrs)?;
+    let device = tensors.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device());
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {
@@ -208,7 +210,9 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
             NodeKind::Extent(count) => observer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
-                call(op, &args, &node.attrs)?
+                let made = call(op, &args, &node.attrs)?;
+                // Ranges and fills have no operand that says where they are.
+                if args.is_empty() && made.device() != device { made.to_device(device)? } else { made }
             }
         });
     }

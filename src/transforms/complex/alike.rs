@@ -12,7 +12,7 @@ use crate::ir::DType;
 use crate::ops::complex_numbers::{as_pairs, of_pairs};
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::{Randomness, Session, enter, move_dim};
-use crate::transforms::complex::operands::common;
+use crate::transforms::complex::operands::{common, device_of, on};
 
 /// The operators.
 const NAMES: &[&str] = &[
@@ -69,14 +69,14 @@ fn kernel(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result<()> {
     let is_place = |at: usize| arguments.get(at).is_some_and(|argument| PLACES.contains(&argument.name.as_str()));
     let values = stack.iter().enumerate().filter(|(at, _)| !is_place(*at));
     let values: Vec<&Tensor> = values.flat_map(|(_, value)| value.tensors()).collect();
-    let dtype = common(&values);
+    let (dtype, device) = (common(&values), device_of(&values));
     let session = enter(2, Randomness::Error);
     for (at, value) in stack.iter_mut().enumerate() {
         if let Value::DType(asked) = value {
             *asked = part_of(operator, *asked)?;
         }
         for tensor in value.tensors_mut().filter(|tensor| !is_place(at) || tensor.is_complex()) {
-            *tensor = mapped(&session, tensor, dtype)?;
+            *tensor = mapped(&session, &on(device, tensor)?, dtype)?;
         }
     }
     operator.call_boxed(stack)?;

@@ -22,13 +22,17 @@ pub(super) fn common(operands: &[&Tensor]) -> DType {
 
 /// Operands as pairs of their common dtype.
 pub(super) fn paired<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; N]> {
-    let dtype = common(&operands);
-    let device = operands.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device());
+    let (dtype, device) = (common(&operands), device_of(&operands));
     let mut pairs = operands.map(Tensor::clone);
     for x in &mut pairs {
         *x = as_pairs(&on(device, x)?, dtype)?;
     }
     Ok(pairs)
+}
+
+/// The device of operands, which plain numbers have not.
+pub(super) fn device_of(operands: &[&Tensor]) -> Device {
+    operands.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device())
 }
 
 /// A plain number as a tensor on that device, where what is made of it is no plain number any more.
