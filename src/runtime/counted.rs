@@ -213,6 +213,10 @@ impl Touched {
         let read: Vec<Vec<u8>> = operands.iter().map(|array| array.as_ref().map_or_else(Vec::new, bytes)).collect();
         // A value may be written part by part.
         let mut written: Vec<Vec<u8>> = outputs.iter().map(bytes).collect();
+        let shares = |(at, array): (usize, &Array)| {
+            outputs[..at].iter().any(|other| Shared::ptr_eq(other.storage(), array.storage()))
+        };
+        let before = if outputs.iter().enumerate().any(shares) { written.clone() } else { Vec::new() };
         // A view without elements may begin past its memory.
         let start = |array: &Option<Array>| array.as_ref().map_or(0, first);
         let starts = operands.iter().zip(&read).map(|(array, bytes)| bytes.get(start(array)..).unwrap_or_default());
@@ -223,7 +227,16 @@ impl Touched {
         let watcher = Watcher { touched: RefCell::new(self), kernel, operands, outputs };
         interp::run_watched(kernel, geometry, &starts, &mut ends, &faults, &watcher);
         parallel::outcome(&faults, geometry).map_err(|error| launch.blamed(error))?;
-        outputs.iter().zip(&written).try_for_each(|(array, bytes)| put(array, bytes))
+        for (at, (array, bytes)) in outputs.iter().zip(&mut written).enumerate() {
+            if let Some(before) = before.get(at) {
+                // An output for each part of a concatenation: the others stay as they are.
+                let now = array.storage.read(<[u8]>::to_vec);
+                let left = bytes.iter_mut().zip(before).zip(now).filter(|((byte, before), _)| *byte == *before);
+                left.for_each(|((byte, _), now)| *byte = now);
+            }
+            put(array, bytes)?;
+        }
+        Ok(())
     }
 
     /// Runs a group in blocks as one block, whose inner values are arrays of their own.
