@@ -5,10 +5,6 @@
 //! with everything: distances of all pairs of points, low-rank updates. Only products that pointwise ops read are
 //! unrolled, and only those of long rows: tiles compute few columns faster.
 //!
-//! Many small matrices times a vector each are an exception, such as rotations of points. As multiply-adds they have
-//! vectors along the matrices, even if nothing pointwise reads them
-//! (`python/benches/torch_compile.py --functions --models "turns 3x3"`).
-//!
 //! The chain is that of a product (`runtime::product`): it starts with +0.0, and each step is rounded once. So the bits
 //! are the same.
 
@@ -34,7 +30,7 @@ const ELEMENTS: usize = 1 << 14;
 /// None on a verified graph. A multiply-add with a type error is a bug, and its error is returned.
 pub fn unroll_products(graph: &Graph) -> Result<Graph> {
     let is_used = used_by_pointwise(graph);
-    let steps = |id: NodeId, node: &Node| steps(graph, node).filter(|_| is_used[id] || are_vectors(node));
+    let steps = |id: NodeId, node: &Node| if is_used[id] { steps(graph, node) } else { None };
     if !graph.nodes().any(|(id, node)| steps(id, node).is_some()) {
         return Ok(graph.clone());
     }
@@ -65,11 +61,6 @@ fn used_by_pointwise(graph: &Graph) -> SideTable<NodeId, bool> {
     is_used
 }
 
-/// Whether it is a product of many matrices with one vector each.
-fn are_vectors(node: &Node) -> bool {
-    node.op() == Some(Op::Bmm) && node.ty.sizes[2] == 1 && node.ty.sizes[0] >= COLUMNS && node.ty.sizes[1] <= MOST
-}
-
 /// The number of steps of a product of floats, if there are few.
 fn steps(graph: &Graph, node: &Node) -> Option<usize> {
     if !matches!(node.op(), Some(Op::Mm | Op::Bmm)) {
@@ -78,8 +69,8 @@ fn steps(graph: &Graph, node: &Node) -> Option<usize> {
     let a = &graph[node.args[0]].ty;
     let is_wide = a.dtype.is_float() && a.dtype == a.dtype.widened();
     let steps = *a.sizes.last()?;
-    let is_long = node.ty.sizes.last().is_some_and(|&columns| columns >= COLUMNS) || are_vectors(node);
-    (is_wide && is_long && node.ty.numel() >= ELEMENTS && (1..=MOST).contains(&steps)).then_some(steps)
+    let is_long = node.ty.sizes.last().is_some_and(|&columns| columns >= COLUMNS) && node.ty.numel() >= ELEMENTS;
+    (is_wide && is_long && (1..=MOST).contains(&steps)).then_some(steps)
 }
 
 /// A product as multiply-adds.
