@@ -52,9 +52,9 @@ const MOST_MEMORY: usize = 1 << 30;
 /// How many failures of a class are printed.
 const REPORTED: usize = 2;
 /// Programs in a short run and in a long one.
-const PROGRAMS: [u64; 2] = [16_000, 120_000];
+const PROGRAMS: [u64; 2] = [16_000, 90_000];
 /// The same, of programs on complex numbers.
-const COMPLEX_PROGRAMS: [u64; 2] = [2_000, 10_000];
+const COMPLEX_PROGRAMS: [u64; 2] = [2_000, 8_000];
 /// Code without optimization checks one program in so many.
 const SHARE: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 
