@@ -19,8 +19,12 @@ REASONS = [
     (r"\[(remainder|__i?mod__)\(x1_i is -0 and x2_i > 0\)", ZERO),
     (r"\[(remainder|__i?mod__)\(x1_i is \+0 and x2_i < 0\)", ZERO),
 ]
+ANNEX_G = "formulas of the parts: infinities, NaN and zeros of complex numbers give other parts than in C99's Annex G"
 # Examples are drawn, and not every draw has what fails.
-SOMETIMES = [(r"test_\w+\[__(?!i)[a-z]+__\(x1, x2\)\]", NO_DIMS)]
+SOMETIMES = [
+    (r"test_\w+\[__(?!i)[a-z]+__\(x1, x2\)\]", NO_DIMS),
+    (r"test_unary\[(acosh?|a?sinh|a?tanh|cosh|exp|expm1|log|log1p|sign|sqrt)\(.*(real|imag)\(x_i\)", ANNEX_G),
+]
 
 
 def pytest_collection_modifyitems(items):
