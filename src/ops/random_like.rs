@@ -32,29 +32,19 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              device: Option<Device>,
              pin_memory: Option<bool>,
              format: Option<MemoryFormat>| {
-                randint_like(model, [0, high], dtype, layout, device, pin_memory, format)
+                randint_like(model, 0, high, dtype, layout, device, pin_memory, format)
             },
         )?
-        .def_kernel(
-            schema!(".low_dtype(Tensor self, SymInt low, SymInt high"),
-            |model: &Tensor,
-             low: i64,
-             high: i64,
-             dtype: Option<DType>,
-             layout: Option<TensorLayout>,
-             device: Option<Device>,
-             pin_memory: Option<bool>,
-             format: Option<MemoryFormat>| {
-                randint_like(model, [low, high], dtype, layout, device, pin_memory, format)
-            },
-        )?;
+        .def_kernel(schema!(".low_dtype(Tensor self, SymInt low, SymInt high"), randint_like)?;
     Ok(())
 }
 
-/// Whole numbers from the first bound up to the second, in the dtype of the model: floats may hold them.
+/// Whole numbers from `low` up to `high`, in the dtype of the model: floats may hold them.
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn randint_like(
     model: &Tensor,
-    [low, high]: [i64; 2],
+    low: i64,
+    high: i64,
     dtype: Option<DType>,
     layout: Option<TensorLayout>,
     device: Option<Device>,
