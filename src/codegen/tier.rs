@@ -169,7 +169,7 @@ const MOST_PACKED: usize = 1 << 20;
 const LEAST_ROWS: usize = 16;
 /// With fewer rows, long folds are left to the vm.
 const FEW_ROWS: usize = 8;
-/// Rows of so many angles are left to the vm (`python/benches/torch_compile.py --functions --models positions`).
+/// Rows of so many angles, beside folds or loads at an index, are left to the vm.
 const LONG_ANGLES: usize = 16;
 /// Most arithmetic instructions for which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;

@@ -106,10 +106,13 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<Form, Reason
     if let Some(reason) = declined(kernel) {
         return Err(reason);
     }
-    let flat = Flat::new(kernel, classes);
+    Ok(with_loops(kernel, classes, Flat::new(kernel, classes)))
+}
+
+fn with_loops(kernel: &Kernel, classes: &[Class], flat: Flat) -> Form {
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
     let passes = Passes::new(&flat, once, Keep::Expensive);
-    Ok((flat, passes))
+    (flat, passes)
 }
 
 /// The form of `kernel` for elements whose angles are small, and its loops, if it has angles. Its code checks them
@@ -117,12 +120,8 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<Form, Reason
 ///
 /// There is none for folds, which would take some elements twice, nor for gathers.
 pub(super) fn for_small_angles(kernel: &Kernel, classes: &[Class], usual: &Flat) -> Option<Form> {
-    if !usual.has_angles || !skips_reduction(kernel) {
-        return None;
-    }
-    let flat = Flat::of_small_angles(kernel, classes);
-    let passes = Passes::new(&flat, |_| false, Keep::Expensive);
-    Some((flat, passes))
+    let has_form = usual.has_angles && skips_reduction(kernel);
+    has_form.then(|| with_loops(kernel, classes, Flat::of_small_angles(kernel, classes)))
 }
 
 /// Whether code may skip the range reduction of huge angles where there are none.
