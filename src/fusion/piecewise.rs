@@ -62,19 +62,16 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
         }
     }
     let user = user?;
-    if units.leaves_and_returns(&[unit, user]) {
-        return write_directly(units, unit, refusals);
-    }
-    match union(units, unit, user) {
-        Ok(merged) => {
-            accept(units, unit, user, merged, refusals);
-            Some(user)
-        }
-        Err(reason) => {
-            refusals.insert(unit, user, reason);
-            write_directly(units, unit, refusals)
+    if !units.leaves_and_returns(&[unit, user]) {
+        match union(units, unit, user) {
+            Ok(merged) => {
+                accept(units, unit, user, merged, refusals);
+                return Some(user);
+            }
+            Err(reason) => refusals.insert(unit, user, reason),
         }
     }
+    write_directly(units, unit, refusals)
 }
 
 /// Merges a concatenation into the kernel that computes all of its operands.
