@@ -1,5 +1,6 @@
 //! Checks and conversions of composites' arguments: counts, dtypes, storage options.
 
+use crate::device::Device;
 use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::attrs::Ordered;
@@ -54,6 +55,11 @@ pub(crate) fn check_storage(op: &str, layout: Option<TensorLayout>, pin_memory: 
 /// Converts `x` to the dtype in which sums over it are computed.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(wide(x.dtype()))
+}
+
+/// The device of operands, which plain numbers have not.
+pub(crate) fn device_of(operands: &[&Tensor]) -> Device {
+    operands.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device())
 }
 
 /// The dtype in which values of `dtype` are computed.

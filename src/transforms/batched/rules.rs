@@ -3,7 +3,6 @@
 //! All rules take operands with the mapped dim in front and return a result with it in front. Arguments that count the
 //! dims of one slice are changed to count the physical dims, where the slice begins at dim 1.
 
-use crate::device::Device;
 use crate::dispatch::builtins::operator;
 use crate::dispatch::rows::call;
 use crate::dispatch::schema::Type;
@@ -13,6 +12,7 @@ use crate::ir::shape::normalize_dim;
 use crate::ir::{
     Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeId, NodeKind, Op, Routine, Rule, SideTable, TensorType,
 };
+use crate::ops::arguments::device_of;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
@@ -201,7 +201,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = tensors.iter().map(|tensor| graph.input(tensor.ty())).collect();
     let output = parts(&mut graph, &inputs, attrs)?;
-    let device = tensors.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device());
+    let device = device_of(tensors);
     let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {

@@ -9,10 +9,11 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::ops::arguments::device_of;
 use crate::ops::complex_numbers::{as_pairs, of_pairs};
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::{Randomness, Session, enter, move_dim};
-use crate::transforms::complex::operands::{common, device_of, on};
+use crate::transforms::complex::operands::{common, on};
 
 /// The operators.
 const NAMES: &[&str] = &[

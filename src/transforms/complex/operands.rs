@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::ir::DType;
 use crate::ir::dtype::{PromoteOperand, PromoteRank, promote_all};
+use crate::ops::arguments::device_of;
 use crate::ops::complex_numbers::as_pairs;
 use crate::tensor::handle::Tensor;
 
@@ -28,11 +29,6 @@ pub(super) fn paired<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; 
         *x = as_pairs(&on(device, x)?, dtype)?;
     }
     Ok(pairs)
-}
-
-/// The device of operands, which plain numbers have not.
-pub(super) fn device_of(operands: &[&Tensor]) -> Device {
-    operands.iter().find(|x| x.as_number().is_none()).map_or(Device::CPU, |x| x.device())
 }
 
 /// A plain number as a tensor on that device, where what is made of it is no plain number any more.

@@ -7,6 +7,7 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::ops::arguments::converted;
 use crate::ops::sorting::doubled;
 use crate::tensor::handle::Tensor;
 use crate::transforms::complex::arithmetic::product;
@@ -14,13 +15,11 @@ use crate::transforms::complex::operands::common;
 use smallvec::smallvec;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
-    library.impl_("convolution", Kernel::boxed(convolution).named("complex"))?.impl_(
-        "cumprod",
-        |x: &Tensor, dim: i64, dtype: Option<DType>| {
-            let x = dtype.map_or_else(|| Ok(x.clone()), |dtype| x.to_dtype(dtype))?;
-            doubled("cumprod", &x, dim, |x, y| x.mul(y))
-        },
-    )?;
+    library
+        .impl_("convolution", Kernel::boxed(convolution).named("complex"))?
+        .impl_("cumprod", |x: &Tensor, dim: i64, dtype: Option<DType>| {
+            doubled("cumprod", &converted(x, dtype)?, dim, |x, y| x.mul(y))
+        })?;
     Ok(())
 }
 
