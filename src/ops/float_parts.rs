@@ -89,7 +89,8 @@ fn power_of_two(e: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// The whole numbers of the same width, the bias of exponents, and the place of their lowest bit.
 fn exponent_bits(dtype: DType) -> (DType, i64, i64) {
-    if dtype == DType::F64 { (DType::I64, 1023, 52) } else { (DType::I32, 127, 23) }
+    let (bias, place) = if dtype == DType::F64 { (1023, 52) } else { (127, 23) };
+    (whole(dtype).0, bias, place)
 }
 
 fn frexp(x: &Tensor) -> Result<(Tensor, Tensor)> {
