@@ -280,32 +280,25 @@ fn zeta_has_the_values_of_scipy() -> Result<()> {
 /// `f64::next_up` and `next_down` are the slow twin.
 #[test]
 fn neighbours_are_those_of_rust() -> Result<()> {
+    macro_rules! check {
+        ($float:ident, $x:expr, $y:expr) => {
+            let (x, y) = ($x, $y);
+            let expected = match x.partial_cmp(&y) {
+                None => $float::NAN,
+                Some(std::cmp::Ordering::Equal) => y,
+                Some(std::cmp::Ordering::Less) => x.next_up(),
+                Some(std::cmp::Ordering::Greater) => x.next_down(),
+            };
+            let found = Tensor::try_from([x])?.nextafter(&Tensor::try_from([y])?)?.to_vec::<$float>()?[0];
+            let are_nan = found.is_nan() && expected.is_nan();
+            assert!(found.to_bits() == expected.to_bits() || are_nan, "{x}, {y}: {found}");
+        };
+    }
     let numbers = [0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, f64::MAX, f64::MIN, f64::INFINITY, 3.7, f64::NAN];
     for x in numbers {
         for y in numbers {
-            let expected = match x.partial_cmp(&y) {
-                None => f64::NAN,
-                Some(std::cmp::Ordering::Equal) => y,
-                Some(std::cmp::Ordering::Less) => x.next_up(),
-                Some(std::cmp::Ordering::Greater) => x.next_down(),
-            };
-            let found = Tensor::try_from([x])?.nextafter(&Tensor::try_from([y])?)?.to_vec::<f64>()?[0];
-            assert!(
-                found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
-                "{x}, {y}: {found}"
-            );
-            let (x, y) = (x as f32, y as f32);
-            let expected = match x.partial_cmp(&y) {
-                None => f32::NAN,
-                Some(std::cmp::Ordering::Equal) => y,
-                Some(std::cmp::Ordering::Less) => x.next_up(),
-                Some(std::cmp::Ordering::Greater) => x.next_down(),
-            };
-            let found = Tensor::try_from([x])?.nextafter(&Tensor::try_from([y])?)?.to_vec::<f32>()?[0];
-            assert!(
-                found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
-                "{x}, {y}: {found}"
-            );
+            check!(f64, x, y);
+            check!(f32, x as f32, y as f32);
         }
     }
     // Of bf16, 1 + 2^-7.
