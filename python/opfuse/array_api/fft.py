@@ -23,6 +23,12 @@ def _need(name: str, x: Tensor, kinds: tuple[DType, ...]) -> None:
         raise TypeError(f"{name}: expected an array of {', '.join(map(str, kinds))} but got {x.dtype}")
 
 
+def _listed(numbers: int | Sequence[int] | None) -> list[int] | None:
+    if numbers is None:
+        return None
+    return [numbers] if isinstance(numbers, int) else list(numbers)
+
+
 def _along_one(name: str, kinds: tuple[DType, ...], about: str) -> Callable[..., Tensor]:
     operator = getattr(ops, f"fft_{name}")
 
@@ -43,7 +49,7 @@ def _along_several(name: str, kinds: tuple[DType, ...], about: str) -> Callable[
         _need(name, x, kinds)
         if s is not None and axes is not None and len(s) != len(axes):
             raise ValueError(f"{name}: {len(s)} sizes for {len(axes)} axes")
-        return operator(x, None if s is None else list(s), None if axes is None else list(axes), norm)
+        return operator(x, _listed(s), _listed(axes), norm)
 
     function.__name__, function.__doc__ = name, about
     return function
@@ -74,12 +80,12 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 in the middle."""
-    return ops.fft_fftshift(x, [axes] if isinstance(axes, int) else axes if axes is None else list(axes))
+    return ops.fft_fftshift(x, _listed(axes))
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Undoes `fftshift`."""
-    return ops.fft_ifftshift(x, [axes] if isinstance(axes, int) else axes if axes is None else list(axes))
+    return ops.fft_ifftshift(x, _listed(axes))
 
 
 def __dir__() -> list[str]:
