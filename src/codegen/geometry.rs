@@ -5,7 +5,7 @@
 //! output, so that memory is walked forwards, unless the caller asks for an order. The inner loops of a fold keep
 //! their logical order, because it is the order of the fold.
 
-use super::kernel::{Kernel, Kind, Level, Operand, Source};
+use super::kernel::{Kernel, Kind, Level, Operand, Output, Source};
 use crate::ir::Combine;
 use smallvec::SmallVec;
 
@@ -59,6 +59,9 @@ pub enum Class {
 const SHORT_LOOP: usize = 8;
 /// Elements from which a loop is worth vectorizing with strides.
 pub(super) const LONG_LOOP: usize = 64;
+
+/// Elements from which short rows run as one: the vm, which small kernels run in, would take them one by one.
+const LEAST_AS_ONE: usize = 1 << 14;
 
 /// Fewest elements of a loop that is vectorized because operands are dense along it, though outputs are not.
 const DENSE_LOOP: usize = 16;
@@ -237,6 +240,7 @@ impl Geometry {
             LoopOrder::OfMemory | LoopOrder::Given => None,
         };
         let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP;
+        let is_short = is_short && !self.runs_as_one(kernel);
         let longer = (0..last).rev().find(|&index| is_short && self.rows[index] >= LONG_LOOP);
         let index = dense.or(longer).unwrap_or(last);
         self.inner.push(self.rows.remove(index));
@@ -247,6 +251,29 @@ impl Geometry {
         if order == LoopOrder::OfMemory {
             self.move_dense_row(kernel);
         }
+    }
+
+    /// Whether machine code runs the shortest rows of a kernel without folds as one (`native::short_rows`): those of
+    /// outputs follow each other, and operands have neighbours or one element along them.
+    fn runs_as_one(&self, kernel: &Kernel) -> bool {
+        let Some(last) = self.rows.len().checked_sub(1) else { return false };
+        let is_dense = |(access, output): (&Access, &Output)| {
+            let mut dense = output.dtype.size();
+            self.rows.iter().zip(&access.rows).rev().all(|(&size, &stride)| {
+                let follows = stride == dense;
+                dense *= size;
+                follows
+            })
+        };
+        let is_near = |(access, operand): (&Access, &Operand)| {
+            let is_neighbour = access.rows[last] == 0 || access.rows[last] == operand.dtype.size();
+            access.gather.is_none() && (operand.source == Source::Iota || is_neighbour)
+        };
+        self.rows.iter().product::<usize>() >= LEAST_AS_ONE
+            && cfg!(target_arch = "x86_64")
+            && kernel.prim_by_element().is_none()
+            && self.outputs.iter().zip(&kernel.outputs).all(is_dense)
+            && self.operands.iter().zip(&kernel.operands).all(is_near)
     }
 
     /// Makes the loop along which an operand is dense the last row loop, where the operand is far apart along the
@@ -397,7 +424,7 @@ pub(super) fn dense_row(rows: &[usize], operands: &[(&Operand, &[usize])]) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codegen::kernel::{Inst, Kind, Output};
+    use crate::codegen::kernel::{Inst, Kind};
     use crate::ir::DType;
     use crate::ir::scalar::{Reg, Ty};
     use smallvec::smallvec;

@@ -108,6 +108,14 @@ impl Kernel {
         self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(_)))
     }
 
+    /// A primitive that is computed one element at a time, which no tier makes machine code for, if there is one.
+    pub(super) fn prim_by_element(&self) -> Option<Prim> {
+        self.insts.iter().find_map(|inst| match inst.kind {
+            Kind::Prim(prim) if prim.is_by_element() => Some(prim),
+            Kind::Prim(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) | Kind::Func(_) | Kind::Fold(_) => None,
+        })
+    }
+
     /// The operands that are read at indices, in order.
     pub(crate) fn gathered(&self) -> SmallVec<[usize; 2]> {
         let slot = |inst: &Inst| match inst.kind {

@@ -94,15 +94,11 @@ pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: Short
         && let Some(unrolled) = unroll(&kernel, &region.rows, &region.inner, &accesses, &outputs)
     {
         let operands = unrolled.origins.iter().map(|&slot| operands[slot]).collect();
-        let outputs = outputs.into_iter().map(|access| Access { inner: LoopStrides::new(), ..access }).collect();
+        let (parts, written): (Vec<usize>, Vec<Access>) = unrolled.written.into_iter().unzip();
+        let outputs = parts.into_iter().map(|slot| region.outputs[slot].1.node).collect();
         let kernel = simplify(unrolled.kernel);
-        let geometry = Geometry::plan(&kernel, &region.rows, &[], unrolled.accesses, outputs, order);
-        return Ok(Lowered {
-            kernel,
-            geometry,
-            operands,
-            outputs: region.outputs.iter().map(|(_, walk)| walk.node).collect(),
-        });
+        let geometry = Geometry::plan(&kernel, &region.rows, &[], unrolled.accesses, written, order);
+        return Ok(Lowered { kernel, geometry, operands, outputs });
     }
     let mut geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs, order);
     if folds == ShortFolds::Unrolled {

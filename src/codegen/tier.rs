@@ -4,7 +4,9 @@ use super::cranelift;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind, Level};
 use super::launch::{Faults, Part, Pointers};
-use super::native::{self, gathered::gathered, transposed::covers_jumps, transposed::transposed};
+use super::native::{
+    self, deinterleaved::wide_columns, gathered::gathered, transposed::covers_jumps, transposed::transposed,
+};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -52,7 +54,8 @@ impl Tier {
     /// The x64 tier keeps a chain in wide registers, so it takes what it can express. The vm keeps what is bound by
     /// memory or better split:
     ///
-    /// - operands that jump, which it walks in patches, unless they are transposed matrices or rows staged once;
+    /// - operands that jump, which it walks in patches, unless they are transposed matrices, columns that are transposed
+    ///   together, or rows staged once;
     /// - single ops on one row or on long rows;
     /// - rows so long that several threads fold them.
     ///
@@ -63,9 +66,9 @@ impl Tier {
         let arithmetic = kernel.insts.len() - loads;
         let is_far = |access: &Access| (geometry.lane_stride(access) as isize).unsigned_abs() > CACHE_LINE;
         let transposed = transposed(kernel, geometry);
-        let gathered = gathered(kernel, geometry);
+        let (gathered, columns) = (gathered(kernel, geometry), wide_columns(kernel, geometry));
         let is_uncovered = |(slot, access): (usize, &Access)| {
-            is_far(access) && !transposed.contains(&slot) && !gathered.contains(&slot)
+            is_far(access) && ![&transposed, &gathered, &columns].iter().any(|staged| staged.contains(&slot))
         };
         let outputs = (kernel.operands.len()..).zip(&geometry.outputs);
         let n_jumps =

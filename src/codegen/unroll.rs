@@ -5,6 +5,10 @@
 //! an operand with an offset of its own, and the fold becomes a tree of prims over them. The result is a pointwise
 //! kernel whose vectors run along the rows.
 //!
+//! So do short rows that follow each other, as in a normalization over a last dimension of twelve. Their elements are
+//! the columns of a matrix, which machine code transposes ([`super::native::deinterleaved`]). An output with an
+//! element per inner element becomes several outputs, which are its columns.
+//!
 //! The tree is the one of [`super::kernel`], so the bits stay. Partial results without elements are left out, because
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
 //! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
@@ -15,20 +19,30 @@ use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
 use crate::ir::{Combine, DType};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// Most inner elements of a fold that is unrolled: windows of 7 by 7 have 49.
 const MAX_ELEMENTS: usize = 2 * FOLD_LANES;
-/// Most operands of an unrolled kernel.
-const MAX_OPERANDS: usize = 160;
+/// Most operands and outputs of an unrolled kernel.
+const MAX_ACCESSES: usize = 160;
 /// Most instructions of an unrolled kernel.
 const MAX_INSTS: usize = 768;
 /// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
 const MAX_STRIDE: usize = 16;
-/// The same, where the rows that are neighbours are fewer than [`MIN_LANES`], and vectors run along another loop. The
-/// alternative is a row at a time (`(m * v[:, None]).sum(-1)` of matrices with 3 rows and 3 columns).
+/// The same for up to [`FEW_ELEMENTS`], and where the rows that are neighbours are fewer than [`MIN_LANES`] and vectors
+/// run along another loop. The alternative is a row at a time (`(m * v[:, None]).sum(-1)` of matrices with 3 rows and 3
+/// columns).
 const MAX_STRIDE_OF_FEW: usize = CACHE_LINE;
+/// To load so few elements one by one takes less time than to start a row (traces of matrices with 4 rows).
+const FEW_ELEMENTS: usize = 8;
 /// Fewest rows along the vector loop.
 const MIN_LANES: usize = 4;
+/// Fewest rows along the vector loop whose elements are columns that are transposed.
+const MIN_COLUMN_LANES: usize = 16;
+/// Numbers of elements that are columns: more take longer to transpose than to start a row.
+const COLUMNS: RangeInclusive<usize> = 2..=32;
+/// Most bytes from a row of columns to the next one.
+const MAX_COLUMN_STRIDE: usize = 4 * CACHE_LINE;
 
 /// An unrolled kernel, and how it accesses memory.
 pub(super) struct Unrolled {
@@ -37,10 +51,11 @@ pub(super) struct Unrolled {
     pub(super) accesses: Vec<Access>,
     /// The operand of the old kernel that each operand stands for.
     pub(super) origins: Vec<usize>,
+    /// The output of the old kernel that each output is a part of, and how it is accessed.
+    pub(super) written: Vec<(usize, Access)>,
 }
 
-/// Unrolls the folds of a kernel over `rows` and `inner` loops, where that pays. Outputs keep their order and their row
-/// strides.
+/// Unrolls the folds of a kernel over `rows` and `inner` loops, where that pays.
 pub(super) fn unroll(
     kernel: &Kernel,
     rows: &[usize],
@@ -52,9 +67,9 @@ pub(super) fn unroll(
     let pays = kernel.has_folds()
         && (2..=MAX_ELEMENTS).contains(&count)
         && is_small(kernel, count)
-        && kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row)
         && kernel.gathered().is_empty()
-        && is_smooth(kernel, rows, operands, outputs);
+        && (has_row_outputs(kernel) && is_smooth(kernel, count, rows, operands, outputs)
+            || has_columns(kernel, rows, inner, operands, outputs));
     if !pays {
         return None;
     }
@@ -79,14 +94,51 @@ pub(super) fn unroll(
         };
         values.push(value);
     }
-    for output in &kernel.outputs {
-        let value = values[output.value.index()][0];
-        unroller.new.outputs.push(super::kernel::Output { value, ..*output });
+    let mut written = Vec::new();
+    for (slot, (output, access)) in kernel.outputs.iter().zip(outputs).enumerate() {
+        let is_row = kernel.inst(output.value).level == Level::Row;
+        for (nth, place) in places.iter().enumerate().take(if is_row { 1 } else { count }) {
+            let value = copy_at(&values[output.value.index()], nth);
+            unroller.new.outputs.push(super::kernel::Output { value, ..*output });
+            written.push((slot, at_place(access, place)));
+        }
     }
     let Unroller { new, accesses, origins, .. } = unroller;
     // A result that does not depend on memory would be a value per row, which pointwise kernels do not write.
     let varies = new.outputs.iter().all(|output| new.inst(output.value).level == Level::Full);
-    (varies && accesses.len() <= MAX_OPERANDS).then_some(Unrolled { kernel: new, accesses, origins })
+    let is_small = accesses.len() + written.len() <= MAX_ACCESSES;
+    (varies && is_small).then_some(Unrolled { kernel: new, accesses, origins, written })
+}
+
+/// Whether every output has one value per row.
+fn has_row_outputs(kernel: &Kernel) -> bool {
+    kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row)
+}
+
+/// Whether the inner elements of each row are neighbours, and vectors along the rows can read and write them as
+/// columns of a matrix. What is read or written once per row must be near.
+fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
+    let Some(lanes) = outputs.first().and_then(|first| last_loop(rows, first)) else { return false };
+    let count: usize = inner.iter().product();
+    let dense: SmallVec<[usize; 4]> = (0..inner.len()).map(|at| inner[at + 1..].iter().product()).collect();
+    let is_dense = |access: &Access, unit: usize| access.inner.iter().zip(&dense).all(|(&stride, &n)| stride == n * unit);
+    let is_near = |access: &Access, bytes: usize| {
+        let (stride, is_still) = (access.rows[lanes], access.inner.iter().all(|&stride| stride == 0));
+        let is_wide = matches!(bytes, 4 | 8) && is_dense(access, bytes) && stride <= MAX_COLUMN_STRIDE;
+        stride == 0 || is_still && (stride == bytes || bytes >= 4 && stride <= MAX_STRIDE) || is_wide
+    };
+    let read = operands.iter().zip(&kernel.operands);
+    let written = outputs.iter().zip(&kernel.outputs);
+    COLUMNS.contains(&count)
+        && rows[lanes] >= MIN_COLUMN_LANES
+        && read.clone().any(|(access, _)| access.rows[lanes] != 0)
+        && read.clone().all(|(access, operand)| operand.source == Source::Iota || is_near(access, operand.dtype.size()))
+        && written.clone().all(|(access, output)| access.rows[lanes] != 0 && is_near(access, output.dtype.size()))
+}
+
+/// The last loop of those that stay, as [`Geometry::plan`](super::geometry::Geometry::plan) orders them.
+fn last_loop(rows: &[usize], first: &Access) -> Option<usize> {
+    (0..rows.len()).filter(|&at| rows[at] != 1).min_by_key(|&at| (first.rows[at], std::cmp::Reverse(at)))
 }
 
 /// Whether the copies of instructions stay few.
@@ -96,7 +148,7 @@ fn is_small(kernel: &Kernel, count: usize) -> bool {
 }
 
 /// Whether vectors along the rows read and write neighbours.
-fn is_smooth(kernel: &Kernel, rows: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
+fn is_smooth(kernel: &Kernel, count: usize, rows: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
     let Some(first) = outputs.first() else { return false };
     // The loops that stay, ordered as `Geometry::plan` does.
     let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
@@ -105,7 +157,7 @@ fn is_smooth(kernel: &Kernel, rows: &[usize], operands: &[Access], outputs: &[Ac
     let is_short = rows[last] < MIN_LANES;
     let longer = order.iter().rev().copied().find(|&at| rows[at] >= LONG_LOOP);
     let Some(lanes) = (if is_short { longer } else { Some(last) }) else { return false };
-    let max_stride = if is_short { MAX_STRIDE_OF_FEW } else { MAX_STRIDE };
+    let max_stride = if is_short || count <= FEW_ELEMENTS { MAX_STRIDE_OF_FEW } else { MAX_STRIDE };
     let is_near = |(access, operand): (&Access, &Operand)| {
         let (stride, bytes) = (access.rows[lanes], operand.dtype.size());
         // Machine code reads narrow elements only where they are neighbours.
@@ -150,6 +202,12 @@ fn place(inner: &[usize], element: usize) -> SmallVec<[usize; 4]> {
         .collect();
     place.reverse();
     place
+}
+
+/// The access of one inner element in every row.
+fn at_place(access: &Access, place: &[usize]) -> Access {
+    let offset: i64 = place.iter().zip(&access.inner).map(|(&at, &stride)| at as i64 * stride as i64).sum();
+    Access { base: access.base + offset, inner: SmallVec::new(), ..access.clone() }
 }
 
 /// A value at each inner element, or one value for all of them.
@@ -225,9 +283,7 @@ impl Unroller<'_> {
 
     /// The element of an operand at one inner element. A position that no row moves is a number.
     fn load(&mut self, slot: usize, place: &[usize], ty: Ty) -> Reg {
-        let old = &self.operands[slot];
-        let offset: i64 = place.iter().zip(&old.inner).map(|(&at, &stride)| at as i64 * stride as i64).sum();
-        let access = Access { base: old.base + offset, inner: SmallVec::new(), ..old.clone() };
+        let access = at_place(&self.operands[slot], place);
         let operand = self.old.operands[slot];
         if operand.source == Source::Iota && access.rows.iter().all(|&stride| stride == 0) {
             return self.emit(Kind::Lit(Lit::i64(access.base)), &[], Ty::I64);
@@ -313,7 +369,7 @@ impl Unroller<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codegen::geometry::{Geometry, LoopOrder, LoopStrides};
+    use crate::codegen::geometry::{Geometry, LoopOrder};
     use crate::codegen::interp;
     use crate::codegen::kernel::Output;
     use crate::codegen::launch::Faults;
@@ -349,7 +405,7 @@ mod tests {
         let outputs = vec![access(width, 0)];
         let unrolled =
             unroll(kernel, &[ROWS], &[count], &operands, &outputs).expect("short folds of neighbours are unrolled");
-        let flat = outputs.iter().map(|output| Access { inner: LoopStrides::new(), ..output.clone() }).collect();
+        let flat = unrolled.written.iter().map(|(_, access)| access.clone()).collect();
         assert_eq!(unrolled.kernel.verify(), Ok(()));
         let memories: Vec<&[u8]> = vec![memory; unrolled.accesses.len()];
         let geometries = [

@@ -53,7 +53,10 @@ impl Schedule {
         }
         let mut launches = self.launches();
         match (launches.next(), launches.next()) {
-            (Some(launch), None) => launch.gathers.is_none() && !launch.lowered.kernel.has_folds(),
+            // Several outputs may be columns of a result whose rows were folds.
+            (Some(launch), None) => {
+                launch.gathers.is_none() && launch.outputs.len() == 1 && !launch.lowered.kernel.has_folds()
+            }
             _ => false,
         }
     }

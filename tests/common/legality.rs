@@ -262,12 +262,17 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     (n_nodes > options.max_fuse_depth.max(1)).then(|| format!("rule 7: {n_nodes} nodes"))
 }
 
-/// Whether a kernel has one concatenation, of what it computes, and nothing in it reads the result.
+/// Whether a kernel has one concatenation, of what it computes and what it reads anyway, and nothing in it reads the
+/// result.
 fn is_last(graph: &Graph, step: &Step) -> bool {
     let mut parts = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Parts);
     let (Some(node), None) = (parts.next(), parts.next()) else { return false };
+    let others = || step.nodes.iter().filter(|&&other| other != node);
+    let reads = |base: NodeId| others().flat_map(|&other| &graph[other].args).any(|&arg| graph.view_base(arg) == base);
     // An operand without elements has no place in the result.
-    let is_made = |arg: &NodeId| graph[*arg].ty.numel() == 0 || step.nodes.contains(arg);
+    let is_made = |arg: &NodeId| {
+        graph[*arg].ty.numel() == 0 || step.nodes.contains(arg) || reads(graph.view_base(*arg))
+    };
     let is_read = step.nodes.iter().any(|&other| graph[other].args.contains(&node));
     graph[node].args.iter().all(is_made) && !is_read
 }

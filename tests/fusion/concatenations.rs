@@ -46,6 +46,18 @@ const CASES: &[(&str, usize, Function)] = &[
         let sum = (&x[4] + 1.0)?;
         Ok(vec![cat(&[&sum, &sum], 0)?])
     }),
+    ("columns, one of which is read", 1, |x| {
+        let columns = x[4].unbind(-1)?;
+        let mut sums = vec![columns[0].clone()];
+        for column in &columns[1..20] {
+            sums.push((&(&sums[sums.len() - 1] * 0.5)? + column)?);
+        }
+        Ok(vec![stack(&sums.iter().collect::<Vec<_>>(), 1)?])
+    }),
+    ("powers beside what they are of", 1, |x| {
+        let square = x[4].square()?;
+        Ok(vec![stack(&[&x[4], &square, &(&square * &x[4])?], -1)?])
+    }),
     ("an input beside it", 1, |x| Ok(vec![cat(&[&(&x[4] + 1.0)?, &x[4]], -1)?])),
     ("no elements", 1, |x| Ok(vec![cat(&[&(&x[4] + 1.0)?, &x[4].narrow(0, 0, 0)?.exp()?], 0)?])),
 ];

@@ -28,6 +28,7 @@ mod random;
 mod reference;
 mod routines;
 mod short_products;
+mod short_rows;
 mod short_sums;
 mod shrink;
 mod values;
@@ -103,6 +104,13 @@ fn graphs_that_were_wrong_once_stay_right() {
 fn short_sums_have_eagers_bits() {
     for (what, graph, few) in short_sums::sums() {
         assert!(short_sums::is_unrolled(&graph, few), "{what}\n{graph}");
+        check_graph(&what, &graph);
+    }
+}
+
+#[test]
+fn short_rows_have_eagers_bits() {
+    for (what, graph) in short_rows::values().into_iter().chain(short_rows::folds()) {
         check_graph(&what, &graph);
     }
 }

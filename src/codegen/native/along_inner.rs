@@ -8,6 +8,7 @@ use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch;
 use super::packed::Packed;
+use super::short_rows::{self, short_rows};
 use super::staged::StagedCode;
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
@@ -31,6 +32,7 @@ pub(super) struct AlongInner {
     gathered: OnceLock<Option<StagedCode>>,
     deinterleave: Deinterleave,
     deinterleaved: OnceLock<Option<StagedCode>>,
+    short_rows: OnceLock<Option<StagedCode>>,
     interpreted: OnceLock<VmProgram>,
 }
 
@@ -53,6 +55,7 @@ impl AlongInner {
             gathered: OnceLock::new(),
             deinterleave,
             deinterleaved: OnceLock::new(),
+            short_rows: OnceLock::new(),
             interpreted: OnceLock::new(),
         })
     }
@@ -89,25 +92,33 @@ impl AlongInner {
             if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), rows) {
                 // A patch of an output is written to a cache.
                 let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
-                let code = staged.codes.storing(stores, kernel);
+                let code = staged.storing(stores);
                 // SAFETY: passed on from the caller.
                 return unsafe {
                     transposed::patches(kernel, geometry).run(code, staged, geometry, pointers, part, faults)
                 };
             }
             if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
-                let code = staged.codes.storing(stores, kernel);
+                let code = staged.storing(stores);
                 // SAFETY: passed on from the caller.
                 return unsafe { gathered::run(code, staged, geometry, pointers, part, faults) };
             }
-            let slots = deinterleaved(self.deinterleave, kernel, geometry);
+            let slots = deinterleaved(self.deinterleave, kernel, geometry, pointers);
             if let Some(staged) = self.staged(&self.deinterleaved, &slots, Rows::Whole) {
                 // A patch of an output is written to a cache.
                 let stores = if staged.outputs.is_empty() { stores } else { Stores::Cached };
-                let code = staged.codes.storing(stores, kernel);
+                let code = staged.storing(stores);
                 // SAFETY: passed on from the caller.
-                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part, faults) };
+                return unsafe {
+                    deinterleaved::patches(geometry, staged).run(code, staged, geometry, pointers, part, faults)
+                };
             }
+        }
+        let slots = short_rows(kernel, geometry, part);
+        if let Some(staged) = self.staged(&self.short_rows, &slots, Rows::Whole) {
+            let (code, launch) = (staged.storing(stores), (kernel, geometry));
+            // SAFETY: passed on from the caller.
+            return unsafe { short_rows::run(code, staged, launch, pointers, part, faults) };
         }
         let code = self.codes.storing(stores, kernel);
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.

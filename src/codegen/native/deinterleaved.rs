@@ -9,8 +9,11 @@
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::patches::{Patch, Patches};
+use super::staged::StagedCode;
+use super::transpose;
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::launch::Pointers;
 use crate::codegen::vm::Isa;
 use smallvec::SmallVec;
 
@@ -30,78 +33,178 @@ pub(in crate::codegen) enum Deinterleave {
 /// Most elements from one of a near operand to the next.
 const NEAR: usize = 4;
 
+/// Fewest neighbouring columns that are transposed together, however far their elements are apart.
+const LEAST_COLUMNS: usize = 4;
+
 /// The operands of a launch that are deinterleaved, and the outputs that are interleaved, whose numbers follow those of
 /// the operands. A kernel with folds has none, because its rows are not cut.
-pub(super) fn deinterleaved(which: Deinterleave, kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+pub(super) fn deinterleaved(
+    which: Deinterleave,
+    kernel: &Kernel,
+    geometry: &Geometry,
+    pointers: Pointers<'_>,
+) -> SmallVec<[usize; 4]> {
     if which == Deinterleave::Never || kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
         return SmallVec::new();
     }
-    let is_apart = |access: &Access, bytes: usize| {
-        let stride = (geometry.lane_stride(access) as isize).unsigned_abs();
-        let is_near = which == Deinterleave::Always || stride <= NEAR * bytes;
-        is_near && geometry.class(access, bytes) == Class::Strided
+    let mut slots = SmallVec::new();
+    for columns in &mut apart(kernel, geometry, |pointer| pointer_of(pointers, kernel.operands.len(), pointer)) {
+        add_staged(which, columns, &mut slots);
+    }
+    slots.sort_unstable();
+    slots
+}
+
+/// Where the memory of an operand or an output begins; outputs follow operands.
+fn pointer_of(pointers: Pointers<'_>, n_operands: usize, slot: usize) -> usize {
+    pointers.operands.get(slot).map_or_else(|| pointers.outputs[slot - n_operands].addr(), |operand| operand.addr())
+}
+
+/// The operands and outputs of a launch that are columns with enough neighbours to be transposed together, if its
+/// operands have the same memory.
+pub(in crate::codegen) fn wide_columns(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    let mut slots = SmallVec::new();
+    if !kernel.has_folds() && geometry.n_inner() >= LEAST_LANES {
+        for columns in &mut apart(kernel, geometry, |_| 0) {
+            columns.sort_unstable_by_key(|column| column.address);
+            let wide = columns.chunk_by(Column::is_before).filter(|neighbours| neighbours.len() >= LEAST_COLUMNS);
+            slots.extend(wide.flatten().map(|column| column.slot));
+        }
+    }
+    slots
+}
+
+/// The operands whose elements are apart, and the outputs, whose numbers follow those of the operands. `start` is where
+/// the memory of one begins.
+fn apart(kernel: &Kernel, geometry: &Geometry, start: impl Fn(usize) -> usize) -> [SmallVec<[Column; 8]>; 2] {
+    let column = |slot: usize, access: &Access, bytes: usize| Column {
+        slot,
+        address: start(slot).wrapping_add(access.base as usize),
+        bytes,
+        strides: [access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access)],
     };
-    let is_interleaved = |slot: &usize| {
-        let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
+    let is_apart = |access: &Access, bytes: usize| geometry.class(access, bytes) == Class::Strided;
+    let operands = kernel.operands.iter().zip(&geometry.operands).enumerate();
+    let operands = operands.filter(|(_, (operand, access))| {
         operand.source == Source::Memory && access.gather.is_none() && is_apart(access, operand.dtype.size())
-    };
-    let is_written = |slot: &usize| is_apart(&geometry.outputs[*slot], kernel.outputs[*slot].dtype.size());
-    let outputs = (0..kernel.outputs.len()).filter(is_written).map(|slot| kernel.operands.len() + slot);
-    (0..kernel.operands.len()).filter(is_interleaved).chain(outputs).collect()
+    });
+    let outputs = kernel.outputs.iter().zip(&geometry.outputs).enumerate();
+    let outputs = outputs.filter(|(_, (output, access))| is_apart(access, output.dtype.size()));
+    let n_operands = kernel.operands.len();
+    [
+        operands.map(|(slot, (operand, access))| column(slot, access, operand.dtype.size())).collect(),
+        outputs.map(|(slot, (output, access))| column(n_operands + slot, access, output.dtype.size())).collect(),
+    ]
+}
+
+/// An operand or an output whose elements are apart.
+struct Column {
+    slot: usize,
+    /// Where its first element is.
+    address: usize,
+    bytes: usize,
+    /// From one row and one lane to the next.
+    strides: [usize; 2],
+}
+
+impl Column {
+    /// Whether another one is its neighbour in memory, in every row and lane.
+    fn is_before(&self, next: &Column) -> bool {
+        (self.bytes, self.strides) == (next.bytes, next.strides)
+            && next.address == self.address.wrapping_add(self.bytes)
+            && matches!(self.bytes, 4 | 8)
+            && self.strides[1].cast_signed() > 0
+    }
+}
+
+/// Adds the columns that are worth a copy, by which kinds of them are: near ones, and those that have enough
+/// neighbours.
+fn add_staged(which: Deinterleave, columns: &mut [Column], slots: &mut SmallVec<[usize; 4]>) {
+    columns.sort_unstable_by_key(|column| column.address);
+    for neighbours in columns.chunk_by(Column::is_before) {
+        let is_near = |column: &Column| (column.strides[1] as isize).unsigned_abs() <= NEAR * column.bytes;
+        let is_wide = neighbours.len() >= LEAST_COLUMNS;
+        let staged = neighbours.iter().filter(|column| which == Deinterleave::Always || is_wide || is_near(column));
+        slots.extend(staged.map(|column| column.slot));
+    }
 }
 
 /// Fewest lanes that pay for a copy.
 const LEAST_LANES: usize = 16;
-/// Elements of a patch: the copies of several operands stay in the nearest cache.
-const ELEMENTS: usize = 4096;
+/// Bytes of the copies of a patch, which stay in the nearest cache.
+const COPY_BYTES: usize = 32 << 10;
 /// Most lanes of a patch.
 const LANES: usize = 1024;
 
 /// How these operands are staged.
-pub(super) fn patches(geometry: &Geometry) -> Patches {
-    let lanes = geometry.n_inner().clamp(1, LANES);
-    Patches { rows: ELEMENTS / lanes, lanes, read, write }
+pub(super) fn patches(geometry: &Geometry, staged: &StagedCode) -> Patches {
+    let bytes: usize = staged.operands.iter().chain(&staged.outputs).map(|&(_, bytes)| bytes).sum();
+    let elements = (COPY_BYTES / bytes.max(1)).max(LEAST_LANES) / LEAST_LANES * LEAST_LANES;
+    let lanes = geometry.n_inner().clamp(1, elements.min(LANES));
+    Patches { rows: elements / lanes, lanes, read, write }
 }
 
 /// # Safety
 /// As for [`Patches::read`].
 unsafe fn read(patch: &Patch) {
-    if patch.has_all_columns() {
-        // SAFETY: passed on from the caller.
-        return unsafe { all_columns::<false>(patch) };
-    }
+    let Patch { strides: [_, stride], bytes, lanes, columns, column_pitch, .. } = *patch;
     for row in 0..patch.rows {
-        let (from, to) = patch.row(row);
         // SAFETY: passed on from the caller, for one row.
-        unsafe { line(from, patch.strides[1], to, patch.bytes, patch.lanes) };
-    }
-}
-
-/// # Safety
-/// As for [`Patches::write`].
-unsafe fn write(patch: &Patch) {
-    if patch.has_all_columns() {
-        // SAFETY: passed on from the caller.
-        return unsafe { all_columns::<true>(patch) };
-    }
-    for row in 0..patch.rows {
-        let (to, from) = patch.row(row);
-        let (stride, lanes) = (patch.strides[1], patch.lanes);
-        // SAFETY: passed on from the caller, for one row; in each case a copy is one machine instruction.
         unsafe {
-            match patch.bytes {
-                1 => interleave::<u8>(from, to, stride, lanes),
-                2 => interleave::<u16>(from.cast(), to, stride, lanes),
-                4 => interleave::<u32>(from.cast(), to, stride, lanes),
-                _ => interleave::<u64>(from.cast(), to, stride, lanes),
+            let (from, to) = patch.place(row, 0);
+            if patch.has_all_columns() {
+                all_columns::<false>(patch, from, to);
+            } else if columns >= LEAST_COLUMNS {
+                transpose::transpose(from, stride, to, column_pitch, bytes, columns, lanes);
+            } else {
+                for column in 0..columns {
+                    let (from, to) = patch.place(row, column);
+                    line(from, stride, to, bytes, lanes);
+                }
             }
         }
     }
 }
 
 /// # Safety
-/// As for [`Patches::write`], for one row of elements of type `T`.
-unsafe fn interleave<T: Copy>(from: *const T, to: *mut u8, stride: usize, lanes: usize) {
+/// As for [`Patches::write`].
+unsafe fn write(patch: &Patch) {
+    let Patch { strides: [_, stride], bytes, lanes, columns, column_pitch, .. } = *patch;
+    for row in 0..patch.rows {
+        // SAFETY: passed on from the caller, for one row.
+        unsafe {
+            let (to, from) = patch.place(row, 0);
+            if patch.has_all_columns() {
+                all_columns::<true>(patch, to, from);
+            } else if columns >= LEAST_COLUMNS {
+                transpose::join(from, column_pitch, to, stride, bytes, columns, lanes);
+            } else {
+                for column in 0..columns {
+                    let (to, from) = patch.place(row, column);
+                    interleave(from, to, stride, bytes, lanes);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Patches::write`], for one row of a column.
+unsafe fn interleave(from: *const u8, to: *mut u8, stride: usize, bytes: usize, lanes: usize) {
+    // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
+    unsafe {
+        match bytes {
+            1 => interleave_of::<u8>(from, to, stride, lanes),
+            2 => interleave_of::<u16>(from.cast(), to, stride, lanes),
+            4 => interleave_of::<u32>(from.cast(), to, stride, lanes),
+            _ => interleave_of::<u64>(from.cast(), to, stride, lanes),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`interleave`], of elements of type `T`.
+unsafe fn interleave_of<T: Copy>(from: *const T, to: *mut u8, stride: usize, lanes: usize) {
     for lane in 0..lanes {
         let element = to.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
         // SAFETY: passed on from the caller.
@@ -109,33 +212,33 @@ unsafe fn interleave<T: Copy>(from: *const T, to: *mut u8, stride: usize, lanes:
     }
 }
 
-/// Copies all columns of a matrix of a few columns, each of which is a row of the copy, to the matrix or from it.
+/// Copies all columns of a matrix of a few columns, each of which is a line of the copy, to the matrix or from it.
 ///
 /// # Safety
-/// As for [`Patches::write`] or [`Patches::read`], and the patch has all columns.
-unsafe fn all_columns<const WRITES: bool>(patch: &Patch) {
+/// As for [`Patches::write`] or [`Patches::read`], for one row, and the patch has all columns.
+unsafe fn all_columns<const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
     // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
     unsafe {
-        match (patch.bytes, patch.rows) {
-            (4, 2) => columns::<u32, 2, WRITES>(patch),
-            (4, 3) => columns::<u32, 3, WRITES>(patch),
-            (4, _) => columns::<u32, 4, WRITES>(patch),
-            (_, 2) => columns::<u64, 2, WRITES>(patch),
-            (_, 3) => columns::<u64, 3, WRITES>(patch),
-            (..) => columns::<u64, 4, WRITES>(patch),
+        match (patch.bytes, patch.columns) {
+            (4, 2) => columns::<u32, 2, WRITES>(patch, memory, copy),
+            (4, 3) => columns::<u32, 3, WRITES>(patch, memory, copy),
+            (4, _) => columns::<u32, 4, WRITES>(patch, memory, copy),
+            (_, 2) => columns::<u64, 2, WRITES>(patch, memory, copy),
+            (_, 3) => columns::<u64, 3, WRITES>(patch, memory, copy),
+            (..) => columns::<u64, 4, WRITES>(patch, memory, copy),
         }
     }
 }
 
 /// # Safety
 /// As for [`all_columns`], of `N` columns of type `T`.
-unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
+unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
     // SAFETY: passed on from the caller; the level is one of this processor.
     unsafe {
         match Isa::best() {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => columns_avx512::<T, N, WRITES>(patch),
-            _ => columns_of::<T, N, WRITES>(patch),
+            Isa::Avx512 => columns_avx512::<T, N, WRITES>(patch, memory, copy),
+            _ => columns_of::<T, N, WRITES>(patch, memory, copy),
         }
     }
 }
@@ -144,9 +247,9 @@ unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
 /// As for [`columns`], and the processor has these instructions.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn columns_avx512<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
+unsafe fn columns_avx512<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
     // SAFETY: passed on from the caller.
-    unsafe { columns_of::<T, N, WRITES>(patch) }
+    unsafe { columns_of::<T, N, WRITES>(patch, memory, copy) }
 }
 
 /// A constant number of columns lets the compiler move vectors and shuffle them.
@@ -154,13 +257,13 @@ unsafe fn columns_avx512<T: Copy, const N: usize, const WRITES: bool>(patch: &Pa
 /// # Safety
 /// As for [`columns`].
 #[inline(always)]
-unsafe fn columns_of<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch) {
-    let (memory, copy) = (patch.memory.cast::<T>(), patch.copy.cast::<T>());
+unsafe fn columns_of<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
+    let (memory, copy) = (memory.cast::<T>(), copy.cast::<T>());
     for lane in 0..patch.lanes {
         for column in 0..N {
             // SAFETY: passed on from the caller.
             unsafe {
-                let (far, near) = (memory.add(lane * N + column), copy.add(column * patch.pitch + lane));
+                let (far, near) = (memory.add(lane * N + column), copy.add(column * patch.column_pitch + lane));
                 if WRITES { far.write_unaligned(near.read()) } else { near.write(far.read_unaligned()) }
             }
         }

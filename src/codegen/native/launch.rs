@@ -127,6 +127,45 @@ unsafe fn run_one_row(
     unsafe { code.call(&mut buffer) };
 }
 
+/// Calls of code without folds and gathers for pieces of a launch, which differ in where their accesses begin.
+pub(super) struct PieceCalls<'a> {
+    code: &'a Code,
+    words: SmallVec<[u64; 128]>,
+}
+
+impl<'a> PieceCalls<'a> {
+    /// Calls for pieces with the strides of these loops, if the code has no folds and no gathers.
+    pub(super) fn new(code: &'a Code, shape: &LaunchShape, loops: &Geometry) -> Option<PieceCalls<'a>> {
+        if shape.has_folds || !shape.gathers.is_empty() {
+            return None;
+        }
+        let accesses = || loops.operands.iter().chain(&loops.outputs);
+        let mut words = SmallVec::from_elem(0, argument::gather(accesses().count(), 0));
+        words[argument::FOLD_BLOCKS] = fold_blocks_address();
+        for (index, access) in accesses().enumerate() {
+            let at = argument::ACCESSES + index * argument::ACCESS_WORDS;
+            words[at + 1] = access.rows.last().copied().unwrap_or(0) as u64;
+            words[at + 2] = access.inner.last().copied().unwrap_or(0) as u64;
+        }
+        Some(PieceCalls { code, words })
+    }
+
+    /// Lets an operand begin at an address, or an iota at a number; outputs follow operands.
+    pub(super) fn begin(&mut self, access: usize, at: u64) {
+        self.words[argument::ACCESSES + access * argument::ACCESS_WORDS] = at;
+    }
+
+    /// Runs a piece.
+    ///
+    /// # Safety
+    /// As for [`super::NativeProgram::run`], of so many rows and lanes from where the accesses begin.
+    pub(super) unsafe fn call(&mut self, rows: usize, lanes: usize) {
+        (self.words[argument::ROWS], self.words[argument::INNER]) = (rows as u64, lanes as u64);
+        // SAFETY: passed on from the caller. Without folds there are no row buffers and no block results.
+        unsafe { self.code.call(&mut self.words) };
+    }
+}
+
 /// Offset of a row's first element from an access's pointer, where the row loops have these sizes.
 pub(super) fn row_offset(sizes: &[usize], access: &Access, row: usize) -> u64 {
     (access.base as u64).wrapping_add(offset(sizes, &access.rows, row) as u64)

@@ -16,6 +16,7 @@
 //! | [`transposed`] | contiguous along the rows, strided along the vector loop; [`transpose`] copies blocks of them |
 //! | [`deinterleaved`] | elements that are a few apart |
 //! | [`gathered`] | strided, and the same in every row |
+//! | [`short_rows`] | short rows, which run as one |
 //!
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
 //!
@@ -37,6 +38,7 @@ mod packed;
 pub(super) mod passes;
 mod patches;
 mod program;
+mod short_rows;
 mod signs;
 mod staged;
 pub(super) mod streamed;
@@ -92,10 +94,7 @@ impl Manner {
 
 /// Why no tier makes machine code for a kernel, if none does.
 pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
-    kernel.insts.iter().find_map(|inst| match inst.kind {
-        Kind::Prim(prim) if prim.is_by_element() => Some(TierLimit::ByElement { prim: prim.name() }.into()),
-        _ => None,
-    })
+    kernel.prim_by_element().map(|prim| TierLimit::ByElement { prim: prim.name() }.into())
 }
 
 /// The flat form of `kernel` and its loops.

@@ -242,7 +242,7 @@ unsafe fn copy_runs(
 /// # Safety
 /// As for [`copy_runs`].
 #[inline(always)]
-unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
+pub(super) unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
     type Block = [u8; 16];
     type Wide = [u8; 32];
     // SAFETY: passed on from the caller.

@@ -3,13 +3,13 @@
 //! A patch is a few neighbouring rows and lanes. [`super::transposed`] and [`super::deinterleaved`] say which operands
 //! are staged and how. The copies are contiguous along the lanes and stay in a near cache.
 //!
-//! Several operands may be neighbouring columns of the same memory, as those of a cross product. Where a patch has one
-//! row, they are copied together, as if they were its rows. The same holds for outputs.
+//! Several operands may be neighbouring columns of the same memory, as those of a cross product. They are copied
+//! together. The same holds for outputs.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::code::Code;
-use super::launch::{self, row_offset};
+use super::launch::{self, LaunchShape, PieceCalls, row_offset};
 use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::launch::{Faults, Part, Pointers};
@@ -45,8 +45,12 @@ pub(super) struct Patch {
     pub(super) pitch: usize,
     /// Bytes of an element.
     pub(super) bytes: usize,
+    /// One, if all rows are the same.
     pub(super) rows: usize,
     pub(super) lanes: usize,
+    /// Operands or outputs that are neighbours in memory, and the elements between their copies.
+    pub(super) columns: usize,
+    pub(super) column_pitch: usize,
 }
 
 impl Patches {
@@ -69,85 +73,240 @@ impl Patches {
         let mut copies = Copies::new(&staged.operands, most, |slot| read_from(slot).addr());
         let write_to = |slot: usize| pointers.outputs[slot].wrapping_offset(geometry.outputs[slot].base as isize);
         let mut results = Copies::new(&staged.outputs, most, |slot| write_to(slot).addr());
+        let mut run = Run::new(self, code, staged, geometry, pointers);
+        copies.iter().for_each(|(slot, bytes, copy)| run.put_operand(slot, self.dense(bytes), copy));
+        results.iter().for_each(|(slot, bytes, copy)| run.put_output(slot, self.dense(bytes), copy));
+        run.prepare();
+        let (mut reads, mut writes) = (Blocks::default(), Blocks::default());
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
+            run.move_to(row);
             for lane in part.lanes.clone().step_by(self.lanes) {
                 let lanes = (part.lanes.end - lane).min(self.lanes);
-                let mut patch = patch(geometry, row, rows, lane, lanes);
-                let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
-                let mut blocks = Blocks::default();
+                let place = Place { pitch: self.lanes, rows, lane, lanes };
+                reads.all.clear();
                 for (slot, bytes, copy) in copies.iter() {
-                    let access = &patch.operands[slot];
-                    let memory = operands[slot].cast_mut().wrapping_offset(access.base as isize);
-                    let strides = [access.rows[0], access.inner[0]];
-                    blocks.add(Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes });
-                    operands[slot] = copy.cast_const();
-                    let is_shared = strides[0] == 0;
-                    patch.operands[slot] = self.dense(bytes);
-                    if is_shared {
-                        patch.operands[slot].rows[0] = 0;
-                    }
+                    reads.add(place.block(run.operand(slot), copy, bytes));
                 }
                 // SAFETY: the caller vouches for the operands' elements, of which these are the patch's; the copies
                 // have room for a patch.
-                blocks.all.iter().for_each(|block| unsafe { (self.read)(block) });
-                let mut outputs: SmallVec<[*mut u8; 4]> = pointers.outputs.into();
-                let mut blocks = Blocks::default();
-                for (slot, bytes, copy) in results.iter() {
-                    let access = std::mem::replace(&mut patch.outputs[slot], self.dense(bytes));
-                    let memory = outputs[slot].wrapping_offset(access.base as isize);
-                    let strides = [access.rows[0], access.inner[0]];
-                    blocks.add(Patch { memory, strides, copy, pitch: self.lanes, bytes, rows, lanes });
-                    outputs[slot] = copy;
-                }
-                let of_patch = Pointers { operands: &operands, outputs: &outputs };
+                reads.all.iter().for_each(|block| unsafe { (self.read)(block) });
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
-                unsafe {
-                    let part = Part { outer: 0..rows, lanes: 0..lanes };
-                    launch::run(code, &staged.codes.shape, &patch, of_patch, &part, faults);
+                unsafe { run.call(&place, faults) };
+                writes.all.clear();
+                for (slot, bytes, copy) in results.iter() {
+                    writes.add(place.block(run.output(slot), copy, bytes));
                 }
                 // SAFETY: the code has written the patch's elements, and the caller vouches for those of the outputs.
-                blocks.all.iter().for_each(|block| unsafe { (self.write)(block) });
+                writes.all.iter().for_each(|block| unsafe { (self.write)(block) });
             }
             row += rows;
+        }
+    }
+
+    /// How code accesses a copy.
+    fn dense(&self, bytes: usize) -> Access {
+        Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None }
+    }
+}
+
+/// The code of a launch, patch by patch.
+struct Run<'a> {
+    code: &'a Code,
+    shape: &'a LaunchShape,
+    /// The accesses of the whole launch, operands first, and where they begin.
+    whole: SmallVec<[(&'a Access, *mut u8); 16]>,
+    /// The sizes of its row loops, and the patch's first row in each access, as an offset.
+    rows: &'a [usize],
+    starts: SmallVec<[u64; 16]>,
+    /// Which accesses are staged.
+    is_staged: SmallVec<[bool; 16]>,
+    /// The loops of a patch, and its pointers.
+    loops: Geometry,
+    operands: SmallVec<[*const u8; 8]>,
+    outputs: SmallVec<[*mut u8; 4]>,
+    calls: Option<PieceCalls<'a>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        patches: &Patches,
+        code: &'a Code,
+        staged: &'a StagedCode,
+        geometry: &'a Geometry,
+        pointers: Pointers<'_>,
+    ) -> Run<'a> {
+        let access = |access: &Access| {
+            let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
+            Access { rows: smallvec![row_stride], inner: smallvec![stride], base: 0, gather: access.gather }
+        };
+        let loops = Geometry {
+            rows: smallvec![patches.rows],
+            inner: smallvec![patches.lanes],
+            operands: geometry.operands.iter().map(access).collect(),
+            outputs: geometry.outputs.iter().map(access).collect(),
+            lanes: geometry.lanes,
+        };
+        let shape = &staged.codes.shape;
+        let operands = pointers.operands.iter().zip(&shape.iotas);
+        let operands = operands.map(|(&pointer, &iota)| if iota { std::ptr::null_mut() } else { pointer.cast_mut() });
+        let operands = geometry.operands.iter().zip(operands);
+        let whole: SmallVec<[(&Access, *mut u8); 16]> =
+            operands.chain(geometry.outputs.iter().zip(pointers.outputs.iter().copied())).collect();
+        Run {
+            code,
+            shape,
+            rows: &geometry.rows,
+            starts: SmallVec::from_elem(0, whole.len()),
+            is_staged: SmallVec::from_elem(false, whole.len()),
+            whole,
+            loops,
+            operands: pointers.operands.into(),
+            outputs: pointers.outputs.into(),
+            calls: None,
+        }
+    }
+
+    /// Lets an operand be read from a copy.
+    fn put_operand(&mut self, slot: usize, dense: Access, copy: *mut u8) {
+        let is_shared = self.loops.operands[slot].rows[0] == 0;
+        self.loops.operands[slot] = dense;
+        if is_shared {
+            self.loops.operands[slot].rows[0] = 0;
+        }
+        (self.operands[slot], self.is_staged[slot]) = (copy.cast_const(), true);
+    }
+
+    /// Lets an output be written to a copy.
+    fn put_output(&mut self, slot: usize, dense: Access, copy: *mut u8) {
+        self.loops.outputs[slot] = dense;
+        self.outputs[slot] = copy;
+        self.is_staged[self.operands.len() + slot] = true;
+    }
+
+    /// Makes ready to call, once all copies are put.
+    fn prepare(&mut self) {
+        self.calls = PieceCalls::new(self.code, self.shape, &self.loops);
+        if let Some(calls) = &mut self.calls {
+            let pointers = self.operands.iter().map(|operand| operand.addr());
+            let pointers = pointers.chain(self.outputs.iter().map(|output| output.addr()));
+            let staged = pointers.enumerate().filter(|(access, _)| self.is_staged[*access]);
+            staged.for_each(|(access, address)| calls.begin(access, address as u64));
+        }
+    }
+
+    /// Moves to a row.
+    fn move_to(&mut self, row: usize) {
+        let starts = self.starts.iter_mut().zip(&self.whole);
+        starts.for_each(|(start, (access, _))| *start = row_offset(self.rows, access, row));
+    }
+
+    /// An access, with where it begins in the rows of the patch.
+    fn access(&self, access: usize) -> (&'a Access, *mut u8) {
+        let (whole, pointer) = self.whole[access];
+        (whole, pointer.wrapping_add(self.starts[access] as usize))
+    }
+
+    fn operand(&self, slot: usize) -> (&'a Access, *mut u8) {
+        self.access(slot)
+    }
+
+    fn output(&self, slot: usize) -> (&'a Access, *mut u8) {
+        self.access(self.operands.len() + slot)
+    }
+
+    /// Runs a patch.
+    ///
+    /// # Safety
+    /// The patch is part of the launch, and copies hold its elements of operands.
+    unsafe fn call(&mut self, place: &Place, faults: &Faults) {
+        let (rows, lanes) = (place.rows, place.lanes);
+        for access in (0..self.whole.len()).filter(|&access| !self.is_staged[access]) {
+            let ahead = place.lane.wrapping_mul(lane_stride(self.whole[access].0)) as u64;
+            match (&mut self.calls, access.checked_sub(self.operands.len())) {
+                (Some(calls), _) => {
+                    let (_, pointer) = self.whole[access];
+                    calls.begin(access, (pointer.addr() as u64).wrapping_add(self.starts[access]).wrapping_add(ahead));
+                }
+                (None, None) => self.loops.operands[access].base = self.starts[access].wrapping_add(ahead) as i64,
+                (None, Some(slot)) => self.loops.outputs[slot].base = self.starts[access].wrapping_add(ahead) as i64,
+            }
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if let Some(calls) = &mut self.calls {
+                return calls.call(rows, lanes);
+            }
+            (self.loops.rows[0], self.loops.inner[0]) = (rows, lanes);
+            let pointers = Pointers { operands: &self.operands, outputs: &self.outputs };
+            let part = Part { outer: 0..rows, lanes: 0..lanes };
+            launch::run(self.code, self.shape, &self.loops, pointers, &part, faults);
+        }
+    }
+}
+
+/// Bytes or units from one element of the vector loop to the next.
+fn lane_stride(access: &Access) -> usize {
+    access.inner.last().copied().unwrap_or(0)
+}
+
+/// Where a patch is among the lanes of its rows, and the elements between the rows of a copy.
+struct Place {
+    rows: usize,
+    lane: usize,
+    lanes: usize,
+    pitch: usize,
+}
+
+impl Place {
+    /// Its elements of an access, and their copy.
+    fn block(&self, (access, start): (&Access, *mut u8), copy: *mut u8, bytes: usize) -> Patch {
+        let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), lane_stride(access));
+        Patch {
+            memory: start.wrapping_add(self.lane.wrapping_mul(stride)),
+            strides: [row_stride, stride],
+            copy,
+            pitch: self.pitch,
+            bytes,
+            rows: if row_stride == 0 { 1 } else { self.rows },
+            lanes: self.lanes,
+            columns: 1,
+            column_pitch: 0,
         }
     }
 }
 
 impl Patch {
-    /// Whether another one is the next row of this one. Both have a column per row.
-    fn takes(&self, next: &Patch) -> bool {
-        let columns = self.rows * self.bytes;
-        let is_alone = self.rows == 1 || self.strides[0] == self.bytes;
-        let is_evenly_apart = |pitch: usize| self.rows == 1 || pitch == self.pitch;
-        let apart = next.copy.addr().wrapping_sub(self.copy.addr());
-        next.rows == 1
-            && is_alone
-            && (self.bytes, self.strides[1]) == (next.bytes, next.strides[1])
-            && (self.strides[1].cast_signed()) > columns.cast_signed()
+    /// The elements from the copies of this one to those of another one, if that is the next column.
+    fn pitch_to(&self, next: &Patch) -> Option<usize> {
+        let columns = self.columns * self.bytes;
+        let apart = next.copy.addr().wrapping_sub(self.copy.addr()) / self.columns / self.bytes;
+        let is_next = next.columns == 1
+            && (self.bytes, self.strides) == (next.bytes, next.strides)
+            && self.strides[1].cast_signed() > columns.cast_signed()
             && next.memory.addr() == self.memory.addr().wrapping_add(columns)
-            && is_evenly_apart(apart / self.rows / self.bytes)
+            && (self.columns == 1 || apart == self.column_pitch);
+        is_next.then_some(apart)
     }
 
-    /// Whether the rows are all columns of a matrix of two to four columns, whose elements have four or eight bytes.
+    /// Whether the columns are all those of a matrix of two to four columns, whose elements have four or eight bytes.
     pub(super) fn has_all_columns(&self) -> bool {
-        matches!(self.rows, 2..=4)
-            && matches!(self.bytes, 4 | 8)
-            && self.strides == [self.bytes, self.rows * self.bytes]
+        matches!(self.columns, 2..=4) && matches!(self.bytes, 4 | 8) && self.strides[1] == self.columns * self.bytes
     }
 
-    /// Where a row begins in memory, and in the copy.
-    pub(super) fn row(&self, row: usize) -> (*mut u8, *mut u8) {
-        let memory = self.memory.wrapping_add(row.wrapping_mul(self.strides[0]));
-        (memory, self.copy.wrapping_add(row * self.pitch * self.bytes))
+    /// Where a row of a column begins in memory, and in the copy.
+    pub(super) fn place(&self, row: usize, column: usize) -> (*mut u8, *mut u8) {
+        let memory = self.memory.wrapping_add(row.wrapping_mul(self.strides[0])).wrapping_add(column * self.bytes);
+        (memory, self.copy.wrapping_add((row * self.pitch + column * self.column_pitch) * self.bytes))
     }
-}
 
-impl Patches {
-    /// How code accesses a copy.
-    fn dense(&self, bytes: usize) -> Access {
-        Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None }
+    /// Its columns, each as a patch.
+    pub(super) fn each_column(&self) -> impl Iterator<Item = Patch> {
+        (0..self.columns).map(|column| {
+            let (memory, copy) = self.place(0, column);
+            Patch { memory, copy, columns: 1, ..*self }
+        })
     }
 }
 
@@ -167,9 +326,10 @@ impl Copies {
         let mut n_lines = 0;
         for (_, bytes, at) in &mut places {
             *at = n_lines;
-            n_lines += (most * *bytes).div_ceil(size_of::<CacheLine>());
+            // A line more keeps the copies of columns in different sets of a cache.
+            n_lines += (most * *bytes).div_ceil(size_of::<CacheLine>()) + 1;
         }
-        Copies { lines: vec![CacheLine { _bytes: [0; 64] }; n_lines], places }
+        Copies { lines: CacheLine::room(n_lines * size_of::<CacheLine>()), places }
     }
 
     /// The slots, the bytes of their elements, and where their copies begin.
@@ -186,13 +346,12 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Adds a row as one more of the rows before, if it is the next column of the same memory.
+    /// Adds a block as one more column of the one before, if it is the next one of the same memory.
     fn add(&mut self, block: Patch) {
         if let Some(before) = self.all.last_mut()
-            && before.takes(&block)
+            && let Some(column_pitch) = before.pitch_to(&block)
         {
-            let pitch = (block.copy.addr() - before.copy.addr()) / before.rows / block.bytes;
-            *before = Patch { strides: [block.bytes, before.strides[1]], rows: before.rows + 1, pitch, ..*before };
+            *before = Patch { columns: before.columns + 1, column_pitch, ..*before };
             return;
         }
         self.all.push(block);
@@ -202,22 +361,13 @@ impl Blocks {
 /// Memory of copies: every vector of a row that begins a line is in one line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct CacheLine {
+pub(super) struct CacheLine {
     _bytes: [u8; 64],
 }
 
-/// The loops of a patch: neighbouring rows of the last row loop, and some lanes.
-fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize) -> Geometry {
-    let access = |access: &Access| {
-        let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
-        let base = row_offset(&geometry.rows, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
-        Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: access.gather }
-    };
-    Geometry {
-        rows: smallvec![rows],
-        inner: smallvec![lanes],
-        operands: geometry.operands.iter().map(access).collect(),
-        outputs: geometry.outputs.iter().map(access).collect(),
-        lanes: geometry.lanes,
+impl CacheLine {
+    /// Room for so many bytes.
+    pub(super) fn room(bytes: usize) -> Vec<CacheLine> {
+        vec![CacheLine { _bytes: [0; 64] }; bytes.div_ceil(size_of::<CacheLine>())]
     }
 }

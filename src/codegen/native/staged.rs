@@ -1,17 +1,20 @@
 //! A kernel compiled for contiguous copies of some operands and outputs.
 //!
-//! It is the same kernel's code with these operands contiguous. [`super::transposed`], [`super::deinterleaved`] and
-//! [`super::gathered`] say what is staged when.
+//! It is the same kernel's code with these operands contiguous. [`super::transposed`], [`super::deinterleaved`],
+//! [`super::gathered`] and [`super::short_rows`] say what is staged when.
 
 use super::codes::Codes;
-use super::{Compile, Rows};
+use super::code::Code;
+use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::Class;
-use crate::codegen::kernel::Kernel;
+use crate::codegen::kernel::{Kernel, Source};
 use crate::error::Reason;
 use smallvec::SmallVec;
 
 /// The code, and the operands that it reads from copies.
 pub(super) struct StagedCode {
+    /// The kernel that reads copies. Numbers that it counted are read, too.
+    kernel: Kernel,
     pub(super) codes: Codes,
     /// Per staged operand, its number and the bytes of an element.
     pub(super) operands: SmallVec<[(usize, usize); 4]>,
@@ -34,14 +37,21 @@ impl StagedCode {
     ) -> Result<StagedCode, Reason> {
         let mut classes: SmallVec<[Class; 8]> = classes.into();
         slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
-        let codes = Codes::new(compile, kernel, &classes, rows)?;
         let n_operands = kernel.operands.len();
         let (operands, outputs): (SmallVec<[usize; 4]>, SmallVec<[usize; 4]>) =
             slots.iter().copied().partition(|&slot| slot < n_operands);
+        let mut kernel = kernel.clone();
+        operands.iter().for_each(|&slot| kernel.operands[slot].source = Source::Memory);
+        let codes = Codes::new(compile, &kernel, &classes, rows)?;
         let operands = operands.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
         let outputs = outputs.iter().map(|&slot| slot - n_operands);
         let outputs = outputs.map(|slot| (slot, kernel.outputs[slot].dtype.size())).collect();
-        Ok(StagedCode { codes, operands, outputs })
+        Ok(StagedCode { kernel, codes, operands, outputs })
+    }
+
+    /// The code with such stores, if the tier makes it, and else that with cached ones.
+    pub(super) fn storing(&self, stores: Stores) -> &Code {
+        self.codes.storing(stores, &self.kernel)
     }
 
     /// Whether it was compiled for copies of these operands and outputs of a kernel with so many operands.

@@ -42,6 +42,55 @@ pub(in crate::codegen) unsafe fn transpose(
     }
 }
 
+/// The reverse of [`transpose`] for elements of four or eight bytes: copies `columns` lines of `lanes` elements, `pitch`
+/// elements apart, to the columns of rows that are `stride` bytes apart. There are at least four columns.
+///
+/// # Safety
+/// Every element of the lines is alive, and so is every element of the rows, which nothing else uses.
+pub(in crate::codegen) unsafe fn join(
+    from: *const u8,
+    pitch: usize,
+    to: *mut u8,
+    stride: usize,
+    bytes: usize,
+    columns: usize,
+    lanes: usize,
+) {
+    for at in steps(columns, 4) {
+        let (from, to) = (from.wrapping_add(at * pitch * bytes), to.wrapping_add(at * bytes));
+        // SAFETY: passed on from the caller; the level is one of this processor.
+        unsafe {
+            match (bytes, Isa::best()) {
+                #[cfg(target_arch = "x86_64")]
+                (4, Isa::Avx512) => x86::join_words(from.cast(), pitch, to, stride, lanes),
+                #[cfg(target_arch = "x86_64")]
+                (8, Isa::Avx512) => x86::join_doubles(from.cast(), pitch, to, stride, lanes),
+                (4, _) => join_four::<u32>(from.cast(), pitch, to, stride, 0..lanes),
+                _ => join_four::<u64>(from.cast(), pitch, to, stride, 0..lanes),
+            }
+        }
+    }
+}
+
+/// Where blocks of `size` elements begin that cover `n`, at least as many. The last one may overlap the one before:
+/// both copies of an element are the same.
+fn steps(n: usize, size: usize) -> impl Iterator<Item = usize> {
+    (0..n).step_by(size).map(move |at| at.min(n - size))
+}
+
+/// # Safety
+/// As for [`join`], for four columns of type `T` and some lanes.
+#[inline(always)]
+unsafe fn join_four<T: Copy>(from: *const T, pitch: usize, to: *mut u8, stride: usize, lanes: std::ops::Range<usize>) {
+    for lane in lanes {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let row: [T; 4] = std::array::from_fn(|column| from.add(column * pitch + lane).read());
+            to.wrapping_add(lane.wrapping_mul(stride)).cast::<[T; 4]>().write_unaligned(row);
+        }
+    }
+}
+
 /// # Safety
 /// As for [`transpose`], for some rows and lanes of elements of type `T`.
 #[inline(always)]
@@ -66,10 +115,76 @@ unsafe fn one_by_one<T: Copy>(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::one_by_one;
+    use super::{join_four, one_by_one, steps};
     use std::arch::x86_64::*;
 
-    /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, and the rest one by one.
+    /// Four lines as columns of sixteen rows at a time.
+    ///
+    /// # Safety
+    /// As for [`super::join`], for four columns of four bytes; the processor has the features.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) unsafe fn join_words(from: *const u32, pitch: usize, to: *mut u8, stride: usize, lanes: usize) {
+        let whole = lanes / 16 * 16;
+        // SAFETY: passed on from the caller. Vectors are within whole lanes.
+        unsafe {
+            for lane in (0..whole).step_by(16) {
+                let [a, b, c, d]: [__m512; 4] =
+                    std::array::from_fn(|column| _mm512_loadu_ps(from.add(column * pitch + lane).cast()));
+                let low = [_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d)].map(|x| _mm512_castps_pd(x));
+                let high = [_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d)].map(|x| _mm512_castps_pd(x));
+                // Every 16 bytes are a row: those of the first vector are the rows 0, 4, 8 and 12.
+                let rows = [
+                    _mm512_unpacklo_pd(low[0], low[1]),
+                    _mm512_unpackhi_pd(low[0], low[1]),
+                    _mm512_unpacklo_pd(high[0], high[1]),
+                    _mm512_unpackhi_pd(high[0], high[1]),
+                ];
+                for (first, rows) in rows.into_iter().enumerate() {
+                    let row = |nth: usize| to.wrapping_add((lane + first + 4 * nth).wrapping_mul(stride)).cast();
+                    _mm_storeu_pd(row(0), _mm512_castpd512_pd128(rows));
+                    _mm_storeu_pd(row(1), _mm512_extractf64x2_pd::<1>(rows));
+                    _mm_storeu_pd(row(2), _mm512_extractf64x2_pd::<2>(rows));
+                    _mm_storeu_pd(row(3), _mm512_extractf64x2_pd::<3>(rows));
+                }
+            }
+            join_four(from, pitch, to, stride, whole..lanes);
+        }
+    }
+
+    /// Four lines as columns of eight rows at a time.
+    ///
+    /// # Safety
+    /// As for [`super::join`], for four columns of eight bytes; the processor has the features.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) unsafe fn join_doubles(from: *const u64, pitch: usize, to: *mut u8, stride: usize, lanes: usize) {
+        let whole = lanes / 8 * 8;
+        // SAFETY: passed on from the caller. Vectors are within whole lanes.
+        unsafe {
+            for lane in (0..whole).step_by(8) {
+                let [a, b, c, d]: [__m512d; 4] =
+                    std::array::from_fn(|column| _mm512_loadu_pd(from.add(column * pitch + lane).cast()));
+                // Every 16 bytes are half a row.
+                let halves = [
+                    [_mm512_unpacklo_pd(a, b), _mm512_unpacklo_pd(c, d)],
+                    [_mm512_unpackhi_pd(a, b), _mm512_unpackhi_pd(c, d)],
+                ];
+                for (first, [low, high]) in halves.into_iter().enumerate() {
+                    for (at, half) in [low, high].into_iter().enumerate() {
+                        let row = |nth: usize| to.wrapping_add((lane + first + 2 * nth).wrapping_mul(stride));
+                        let place = |nth: usize| row(nth).cast::<f64>().wrapping_add(2 * at);
+                        _mm_storeu_pd(place(0), _mm512_castpd512_pd128(half));
+                        _mm_storeu_pd(place(1), _mm512_extractf64x2_pd::<1>(half));
+                        _mm_storeu_pd(place(2), _mm512_extractf64x2_pd::<2>(half));
+                        _mm_storeu_pd(place(3), _mm512_extractf64x2_pd::<3>(half));
+                    }
+                }
+            }
+            join_four(from, pitch, to, stride, whole..lanes);
+        }
+    }
+
+    /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, which may overlap. Fewer are
+    /// copied one by one.
     macro_rules! transposer {
         ($name:ident, $features:literal, $element:ty, lanes $lanes:literal, together $together:literal,
          |$at:ident, $apart:ident| $take:expr, |$parts:ident| $transpose:expr, $store:ident) => {
@@ -84,13 +199,14 @@ mod x86 {
                 rows: usize,
                 lanes: usize,
             ) {
-                let (whole_rows, whole_lanes) = (rows / $together * $together, lanes / $lanes * $lanes);
-                // SAFETY: passed on from the caller. Vectors are within whole lanes and rows; the rest is copied one by
-                // one.
+                // SAFETY: passed on from the caller. Vectors are within the rows and lanes.
                 unsafe {
-                    for lane in (0..whole_lanes).step_by($lanes) {
+                    if rows < $together || lanes < $lanes {
+                        return one_by_one(from, stride, to, pitch, 0..rows, 0..lanes);
+                    }
+                    for lane in steps(lanes, $lanes) {
                         let lines = from.wrapping_add(lane.wrapping_mul(stride));
-                        for row in (0..whole_rows).step_by($together) {
+                        for row in steps(rows, $together) {
                             let start = lines.wrapping_add(row * size_of::<$element>());
                             let $apart = stride.wrapping_mul($together);
                             let part = |line: usize| {
@@ -105,9 +221,7 @@ mod x86 {
                                 );
                             }
                         }
-                        one_by_one(from, stride, to, pitch, whole_rows..rows, lane..lane + $lanes);
                     }
-                    one_by_one(from, stride, to, pitch, 0..rows, whole_lanes..lanes);
                 }
             }
         };
@@ -127,12 +241,17 @@ mod x86 {
         lanes: usize,
     ) {
         let whole = rows / 16 * 16;
-        let rest =
-            (from.wrapping_add(whole * size_of::<u32>()), to.wrapping_add(whole.wrapping_mul(pitch)), rows - whole);
+        // Fewer than four are copied together with some of the rows before.
+        let first = whole.min(rows.saturating_sub(4));
+        let rest = (from.wrapping_add(first * size_of::<u32>()), to.wrapping_add(first.wrapping_mul(pitch)));
         // SAFETY: passed on from the caller, for the first rows and for the others.
         unsafe {
-            avx512_squares(from, stride, to, pitch, whole, lanes);
-            avx512_words(rest.0, stride, rest.1, pitch, rest.2, lanes);
+            if whole > 0 {
+                avx512_squares(from, stride, to, pitch, whole, lanes);
+            }
+            if whole < rows {
+                avx512_words(rest.0, stride, rest.1, pitch, rows - first, lanes);
+            }
         }
     }
 

@@ -109,28 +109,30 @@ pub(super) fn patches(kernel: &Kernel, geometry: &Geometry) -> Patches {
 /// As for [`Patches::read`]; the elements of a lane are contiguous, forwards or backwards, and there are some. Or they
 /// are the same one.
 unsafe fn read(patch: &Patch) {
-    let Patch { memory: from, strides: [row, stride], copy: to, pitch, bytes, rows, lanes } = *patch;
-    // SAFETY: passed on from the caller.
-    unsafe {
-        if row == 0 {
-            return line(from, stride, to, bytes, lanes);
+    for Patch { memory: from, strides: [row, stride], copy: to, pitch, bytes, rows, lanes, .. } in patch.each_column() {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if row == 0 {
+                line(from, stride, to, bytes, lanes);
+            } else if row == bytes {
+                transpose(from, stride, to, pitch, bytes, rows, lanes);
+            } else {
+                // Rows go backwards: the last one is the first in memory.
+                let last = rows - 1;
+                let (from, to) = (from.wrapping_sub(last * bytes), to.wrapping_add(last * pitch * bytes));
+                transpose(from, stride, to, pitch.wrapping_neg(), bytes, rows, lanes);
+            }
         }
-        if row == bytes {
-            return transpose(from, stride, to, pitch, bytes, rows, lanes);
-        }
-        // Rows go backwards: the last one is the first in memory.
-        let last = rows - 1;
-        let (from, to) = (from.wrapping_sub(last * bytes), to.wrapping_add(last * pitch * bytes));
-        transpose(from, stride, to, pitch.wrapping_neg(), bytes, rows, lanes);
     }
 }
 
 /// # Safety
 /// As for [`Patches::write`]; the elements of a lane are contiguous.
 unsafe fn write(patch: &Patch) {
-    let Patch { memory, strides: [_, stride], copy, pitch, bytes, rows, lanes } = *patch;
-    // The rows of the output are the lines here, and the other way round.
-    let to_pitch = (stride.cast_signed() / bytes as isize).cast_unsigned();
-    // SAFETY: passed on from the caller.
-    unsafe { transpose(copy, pitch * bytes, memory, to_pitch, bytes, lanes, rows) };
+    for Patch { memory, strides: [_, stride], copy, pitch, bytes, rows, lanes, .. } in patch.each_column() {
+        // The rows of the output are the lines here, and the other way round.
+        let to_pitch = (stride.cast_signed() / bytes as isize).cast_unsigned();
+        // SAFETY: passed on from the caller.
+        unsafe { transpose(copy, pitch * bytes, memory, to_pitch, bytes, lanes, rows) };
+    }
 }
