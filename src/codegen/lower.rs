@@ -97,7 +97,7 @@ pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: Short
         let (parts, written): (Vec<usize>, Vec<Access>) = unrolled.written.into_iter().unzip();
         let outputs = parts.into_iter().map(|slot| region.outputs[slot].1.node).collect();
         let kernel = simplify(unrolled.kernel);
-        let geometry = Geometry::plan(&kernel, &region.rows, &[], unrolled.accesses, written, order);
+        let geometry = Geometry::plan(&kernel, &unrolled.rows, &[], unrolled.accesses, written, order);
         return Ok(Lowered { kernel, geometry, operands, outputs });
     }
     let mut geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs, order);

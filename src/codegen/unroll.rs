@@ -53,6 +53,8 @@ pub(super) struct Unrolled {
     pub(super) origins: Vec<usize>,
     /// The output of the old kernel that each output is a part of, and how it is accessed.
     pub(super) written: Vec<(usize, Access)>,
+    /// The sizes of the row loops. One that was unrolled has size 1.
+    pub(super) rows: SmallVec<[usize; 6]>,
 }
 
 /// Unrolls the folds of a kernel over `rows` and `inner` loops, where that pays.
@@ -82,32 +84,27 @@ pub(super) fn unroll(
         origins: Vec::new(),
         interned: HashMap::new(),
     };
-    let places: Vec<SmallVec<[usize; 4]>> = (0..count).map(|element| place(inner, element)).collect();
-    let mut values: Vec<Copies> = Vec::with_capacity(kernel.insts.len());
-    for inst in &kernel.insts {
-        let value = match (inst.kind, inst.level) {
-            (Kind::Fold(combine), _) => smallvec![unroller.fold(combine, &inst.args, &values)],
-            (_, Level::Row) => smallvec![unroller.copy(inst, &values, &places[0], 0)],
-            (_, Level::Full) => {
-                places.iter().enumerate().map(|(nth, place)| unroller.copy(inst, &values, place, nth)).collect()
-            }
-        };
-        values.push(value);
-    }
+    let mut sizes: SmallVec<[usize; 6]> = rows.into();
+    let few = few_rows(rows, &outputs[0]).map_or((0, 1), |at| (at, std::mem::replace(&mut sizes[at], 1)));
     let mut written = Vec::new();
-    for (slot, (output, access)) in kernel.outputs.iter().zip(outputs).enumerate() {
-        let is_row = kernel.inst(output.value).level == Level::Row;
-        for (nth, place) in places.iter().enumerate().take(if is_row { 1 } else { count }) {
-            let value = copy_at(&values[output.value.index()], nth);
-            unroller.new.outputs.push(super::kernel::Output { value, ..*output });
-            written.push((slot, at_place(access, place)));
+    for row in 0..few.1 {
+        let place = |element| Place { row: (few.0, row), inner: indices(inner, element) };
+        let places: Vec<Place> = (0..count).map(place).collect();
+        let values = unroller.row(&places);
+        for (slot, (output, access)) in kernel.outputs.iter().zip(outputs).enumerate() {
+            let is_row = kernel.inst(output.value).level == Level::Row;
+            for (nth, place) in places.iter().enumerate().take(if is_row { 1 } else { count }) {
+                let value = copy_at(&values[output.value.index()], nth);
+                unroller.new.outputs.push(super::kernel::Output { value, ..*output });
+                written.push((slot, place.of(access)));
+            }
         }
     }
     let Unroller { new, accesses, origins, .. } = unroller;
     // A result that does not depend on memory would be a value per row, which pointwise kernels do not write.
     let varies = new.outputs.iter().all(|output| new.inst(output.value).level == Level::Full);
     let is_small = accesses.len() + written.len() <= MAX_ACCESSES;
-    (varies && is_small).then_some(Unrolled { kernel: new, accesses, origins, written })
+    (varies && is_small).then_some(Unrolled { kernel: new, accesses, origins, written, rows: sizes })
 }
 
 /// Whether every output has one value per row.
@@ -134,6 +131,11 @@ fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Acc
         && read.clone().any(|(access, _)| access.rows[lanes] != 0)
         && read.clone().all(|(access, operand)| operand.source == Source::Iota || is_near(access, operand.dtype.size()))
         && written.clone().all(|(access, output)| access.rows[lanes] != 0 && is_near(access, output.dtype.size()))
+}
+
+/// The last row loop, if it is so short that its rows are unrolled, too, and vectors run along another one.
+fn few_rows(rows: &[usize], first: &Access) -> Option<usize> {
+    last_loop(rows, first).filter(|&at| rows[at] < MIN_LANES && rows.iter().any(|&size| size >= LONG_LOOP))
 }
 
 /// The last loop of those that stay, as [`Geometry::plan`](super::geometry::Geometry::plan) orders them.
@@ -188,10 +190,27 @@ fn is_transposed(first: &Access, operands: &[Access], kernel: &Kernel, lanes: us
         && moving.all(|(_, operand)| operand.source == Source::Iota || has_width(operand.dtype))
 }
 
+/// An inner element of a row that is unrolled.
+struct Place {
+    /// A row loop, and the position along it.
+    row: (usize, usize),
+    /// The index along each inner loop.
+    inner: SmallVec<[usize; 4]>,
+}
+
+impl Place {
+    /// The access of this element in every other row.
+    fn of(&self, access: &Access) -> Access {
+        let strides = self.inner.iter().zip(&access.inner).chain([(&self.row.1, &access.rows[self.row.0])]);
+        let offset: i64 = strides.map(|(&at, &stride)| at as i64 * stride as i64).sum();
+        Access { base: access.base + offset, inner: SmallVec::new(), ..access.clone() }
+    }
+}
+
 /// The index of an inner element along each loop, row-major.
-fn place(inner: &[usize], element: usize) -> SmallVec<[usize; 4]> {
+fn indices(inner: &[usize], element: usize) -> SmallVec<[usize; 4]> {
     let mut rest = element;
-    let mut place: SmallVec<[usize; 4]> = inner
+    let mut indices: SmallVec<[usize; 4]> = inner
         .iter()
         .rev()
         .map(|&size| {
@@ -200,14 +219,8 @@ fn place(inner: &[usize], element: usize) -> SmallVec<[usize; 4]> {
             at
         })
         .collect();
-    place.reverse();
-    place
-}
-
-/// The access of one inner element in every row.
-fn at_place(access: &Access, place: &[usize]) -> Access {
-    let offset: i64 = place.iter().zip(&access.inner).map(|(&at, &stride)| at as i64 * stride as i64).sum();
-    Access { base: access.base + offset, inner: SmallVec::new(), ..access.clone() }
+    indices.reverse();
+    indices
 }
 
 /// A value at each inner element, or one value for all of them.
@@ -270,8 +283,25 @@ impl Unroller<'_> {
         self.emit(Kind::Prim(prim), args, ty)
     }
 
+    /// The values of all instructions at the inner elements of a row.
+    fn row(&mut self, places: &[Place]) -> Vec<Copies> {
+        let old = self.old;
+        let mut values: Vec<Copies> = Vec::with_capacity(old.insts.len());
+        for inst in &old.insts {
+            let value = match (inst.kind, inst.level) {
+                (Kind::Fold(combine), _) => smallvec![self.fold(combine, &inst.args, &values)],
+                (_, Level::Row) => smallvec![self.copy(inst, &values, &places[0], 0)],
+                (_, Level::Full) => {
+                    places.iter().enumerate().map(|(nth, place)| self.copy(inst, &values, place, nth)).collect()
+                }
+            };
+            values.push(value);
+        }
+        values
+    }
+
     /// An instruction at one inner element. A value per row is the same at all of them.
-    fn copy(&mut self, inst: &Inst, values: &[Copies], place: &[usize], nth: usize) -> Reg {
+    fn copy(&mut self, inst: &Inst, values: &[Copies], place: &Place, nth: usize) -> Reg {
         let args: SmallVec<[Reg; 3]> = inst.args.iter().map(|arg| copy_at(&values[arg.index()], nth)).collect();
         match inst.kind {
             Kind::Load(slot) => self.load(slot as usize, place, inst.ty),
@@ -282,8 +312,8 @@ impl Unroller<'_> {
     }
 
     /// The element of an operand at one inner element. A position that no row moves is a number.
-    fn load(&mut self, slot: usize, place: &[usize], ty: Ty) -> Reg {
-        let access = at_place(&self.operands[slot], place);
+    fn load(&mut self, slot: usize, place: &Place, ty: Ty) -> Reg {
+        let access = place.of(&self.operands[slot]);
         let operand = self.old.operands[slot];
         if operand.source == Source::Iota && access.rows.iter().all(|&stride| stride == 0) {
             return self.emit(Kind::Lit(Lit::i64(access.base)), &[], Ty::I64);

@@ -117,8 +117,9 @@ struct Run<'a> {
     shape: &'a LaunchShape,
     /// The accesses of the whole launch, operands first, and where they begin.
     whole: SmallVec<[(&'a Access, *mut u8); 16]>,
-    /// The sizes of its row loops, and the patch's first row in each access, as an offset.
+    /// The sizes of its row loops and of its vector loop, and the patch's first row in each access, as an offset.
     rows: &'a [usize],
+    n_lanes: usize,
     starts: SmallVec<[u64; 16]>,
     /// Which accesses are staged.
     is_staged: SmallVec<[bool; 16]>,
@@ -127,6 +128,8 @@ struct Run<'a> {
     operands: SmallVec<[*const u8; 8]>,
     outputs: SmallVec<[*mut u8; 4]>,
     calls: Option<PieceCalls<'a>>,
+    /// Whether the rows of every access follow each other, so that they run as one.
+    is_one_row: bool,
 }
 
 impl<'a> Run<'a> {
@@ -158,6 +161,7 @@ impl<'a> Run<'a> {
             code,
             shape,
             rows: &geometry.rows,
+            n_lanes: geometry.n_inner(),
             starts: SmallVec::from_elem(0, whole.len()),
             is_staged: SmallVec::from_elem(false, whole.len()),
             whole,
@@ -165,6 +169,7 @@ impl<'a> Run<'a> {
             operands: pointers.operands.into(),
             outputs: pointers.outputs.into(),
             calls: None,
+            is_one_row: false,
         }
     }
 
@@ -188,6 +193,9 @@ impl<'a> Run<'a> {
     /// Makes ready to call, once all copies are put.
     fn prepare(&mut self) {
         self.calls = PieceCalls::new(self.code, self.shape, &self.loops);
+        let follows = |access: &Access| access.rows[0] == self.n_lanes.wrapping_mul(access.inner[0]);
+        self.is_one_row =
+            self.loops.inner[0] == self.n_lanes && self.loops.operands.iter().chain(&self.loops.outputs).all(follows);
         if let Some(calls) = &mut self.calls {
             let pointers = self.operands.iter().map(|operand| operand.addr());
             let pointers = pointers.chain(self.outputs.iter().map(|output| output.addr()));
@@ -236,7 +244,8 @@ impl<'a> Run<'a> {
         // SAFETY: passed on from the caller.
         unsafe {
             if let Some(calls) = &mut self.calls {
-                return calls.call(rows, lanes);
+                let is_one_row = self.is_one_row && lanes == self.n_lanes;
+                return if is_one_row { calls.call(1, rows * lanes) } else { calls.call(rows, lanes) };
             }
             (self.loops.rows[0], self.loops.inner[0]) = (rows, lanes);
             let pointers = Pointers { operands: &self.operands, outputs: &self.outputs };

@@ -98,7 +98,7 @@ pub(in crate::codegen) fn covers_jumps(kernel: &Kernel, geometry: &Geometry) -> 
 /// How these operands are staged.
 pub(super) fn patches(kernel: &Kernel, geometry: &Geometry) -> Patches {
     if !kernel.has_folds() {
-        return Patches { rows: ROWS, lanes: LANES, read, write };
+        return Patches { rows: ROWS, lanes: geometry.n_inner().clamp(1, LANES), read, write };
     }
     let lanes = geometry.n_inner().next_multiple_of(GAP) + GAP;
     let rows = (COPY_BYTES / (lanes * size_of::<f32>())).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
