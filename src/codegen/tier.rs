@@ -54,8 +54,8 @@ impl Tier {
     /// The x64 tier keeps a chain in wide registers, so it takes what it can express. The vm keeps what is bound by
     /// memory or better split:
     ///
-    /// - operands that jump, which it walks in patches, unless they are transposed matrices, columns that are transposed
-    ///   together, or rows staged once;
+    /// - operands that jump, which it walks in patches, unless they are transposed matrices, columns that are
+    ///   transposed together, or rows staged once;
     /// - single ops on one row or on long rows;
     /// - rows so long that several threads fold them.
     ///

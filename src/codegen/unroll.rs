@@ -27,6 +27,8 @@ const MAX_ELEMENTS: usize = 2 * FOLD_LANES;
 const MAX_ACCESSES: usize = 160;
 /// Most instructions of an unrolled kernel.
 const MAX_INSTS: usize = 768;
+/// Instructions of a function. A divergence of rows of 30 elements, with two logarithms of each, takes longer unrolled.
+const FUNC_INSTS: usize = 16;
 /// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
 const MAX_STRIDE: usize = 16;
 /// The same for up to [`FEW_ELEMENTS`], and where the rows that are neighbours are fewer than [`MIN_LANES`] and vectors
@@ -41,6 +43,9 @@ const MIN_LANES: usize = 4;
 const MIN_COLUMN_LANES: usize = 16;
 /// Numbers of elements that are columns: more take longer to transpose than to start a row.
 const COLUMNS: RangeInclusive<usize> = 2..=32;
+/// Fewest elements of columns, in all rows. The code for so many columns takes ten times as long to make as to run once
+/// on these, and is made anew for another number: for each step of a decoder that attends to one more position.
+const MIN_COLUMN_ELEMENTS: usize = 1 << 13;
 /// Most bytes from a row of columns to the next one.
 const MAX_COLUMN_STRIDE: usize = 4 * CACHE_LINE;
 
@@ -118,7 +123,8 @@ fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Acc
     let Some(lanes) = outputs.first().and_then(|first| last_loop(rows, first)) else { return false };
     let count: usize = inner.iter().product();
     let dense: SmallVec<[usize; 4]> = (0..inner.len()).map(|at| inner[at + 1..].iter().product()).collect();
-    let is_dense = |access: &Access, unit: usize| access.inner.iter().zip(&dense).all(|(&stride, &n)| stride == n * unit);
+    let is_dense =
+        |access: &Access, unit: usize| access.inner.iter().zip(&dense).all(|(&stride, &n)| stride == n * unit);
     let is_near = |access: &Access, bytes: usize| {
         let (stride, is_still) = (access.rows[lanes], access.inner.iter().all(|&stride| stride == 0));
         let is_wide = matches!(bytes, 4 | 8) && is_dense(access, bytes) && stride <= MAX_COLUMN_STRIDE;
@@ -127,7 +133,9 @@ fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Acc
     let read = operands.iter().zip(&kernel.operands);
     let written = outputs.iter().zip(&kernel.outputs);
     COLUMNS.contains(&count)
+        && weight(kernel) * count <= MAX_INSTS
         && rows[lanes] >= MIN_COLUMN_LANES
+        && rows.iter().product::<usize>().saturating_mul(count) >= MIN_COLUMN_ELEMENTS
         && read.clone().any(|(access, _)| access.rows[lanes] != 0)
         && read.clone().all(|(access, operand)| operand.source == Source::Iota || is_near(access, operand.dtype.size()))
         && written.clone().all(|(access, output)| access.rows[lanes] != 0 && is_near(access, output.dtype.size()))
@@ -141,6 +149,12 @@ fn few_rows(rows: &[usize], first: &Access) -> Option<usize> {
 /// The last loop of those that stay, as [`Geometry::plan`](super::geometry::Geometry::plan) orders them.
 fn last_loop(rows: &[usize], first: &Access) -> Option<usize> {
     (0..rows.len()).filter(|&at| rows[at] != 1).min_by_key(|&at| (first.rows[at], std::cmp::Reverse(at)))
+}
+
+/// Roughly how many instructions an element takes: those of a function are many.
+fn weight(kernel: &Kernel) -> usize {
+    let full = kernel.insts.iter().filter(|inst| inst.level == Level::Full);
+    full.map(|inst| if matches!(inst.kind, Kind::Func(_)) { FUNC_INSTS } else { 1 }).sum()
 }
 
 /// Whether the copies of instructions stay few.
@@ -481,8 +495,23 @@ mod tests {
             is_unrolled(64, 4)
                 && is_unrolled(4, 16)
                 && !is_unrolled(65, 4)
-                && !is_unrolled(8, 32)
+                && is_unrolled(8, 64)
+                && !is_unrolled(8, 68)
+                && !is_unrolled(9, 36)
                 && !is_unrolled(1, 4)
         );
+    }
+
+    #[test]
+    fn many_rows_of_neighbours_become_columns() {
+        let kernel = folded(Combine::Sum, DType::F32);
+        let access =
+            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
+        let is_unrolled = |n_rows: usize, count: usize| {
+            let operands = [access(4 * count, 4), access(0, 1)];
+            unroll(&kernel, &[n_rows], &[count], &operands, &[access(4, 0)]).is_some()
+        };
+        assert!(is_unrolled(1000, 12) && is_unrolled(300, 32));
+        assert!(!is_unrolled(600, 12) && !is_unrolled(300, 33), "few elements, or many columns");
     }
 }

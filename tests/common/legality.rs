@@ -270,9 +270,8 @@ fn is_last(graph: &Graph, step: &Step) -> bool {
     let others = || step.nodes.iter().filter(|&&other| other != node);
     let reads = |base: NodeId| others().flat_map(|&other| &graph[other].args).any(|&arg| graph.view_base(arg) == base);
     // An operand without elements has no place in the result.
-    let is_made = |arg: &NodeId| {
-        graph[*arg].ty.numel() == 0 || step.nodes.contains(arg) || reads(graph.view_base(*arg))
-    };
+    let is_made =
+        |arg: &NodeId| graph[*arg].ty.numel() == 0 || step.nodes.contains(arg) || reads(graph.view_base(*arg));
     let is_read = step.nodes.iter().any(|&other| graph[other].args.contains(&node));
     graph[node].args.iter().all(is_made) && !is_read
 }

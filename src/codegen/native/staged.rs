@@ -3,8 +3,8 @@
 //! It is the same kernel's code with these operands contiguous. [`super::transposed`], [`super::deinterleaved`],
 //! [`super::gathered`] and [`super::short_rows`] say what is staged when.
 
-use super::codes::Codes;
 use super::code::Code;
+use super::codes::Codes;
 use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};

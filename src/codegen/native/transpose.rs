@@ -42,8 +42,8 @@ pub(in crate::codegen) unsafe fn transpose(
     }
 }
 
-/// The reverse of [`transpose`] for elements of four or eight bytes: copies `columns` lines of `lanes` elements, `pitch`
-/// elements apart, to the columns of rows that are `stride` bytes apart. There are at least four columns.
+/// The reverse of [`transpose`] for elements of four or eight bytes: copies `columns` lines of `lanes` elements,
+/// `pitch` elements apart, to the columns of rows that are `stride` bytes apart. There are at least four columns.
 ///
 /// # Safety
 /// Every element of the lines is alive, and so is every element of the rows, which nothing else uses.
@@ -183,8 +183,8 @@ mod x86 {
         }
     }
 
-    /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, which may overlap. Fewer are
-    /// copied one by one.
+    /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, which may overlap. Fewer
+    /// are copied one by one.
     macro_rules! transposer {
         ($name:ident, $features:literal, $element:ty, lanes $lanes:literal, together $together:literal,
          |$at:ident, $apart:ident| $take:expr, |$parts:ident| $transpose:expr, $store:ident) => {
@@ -311,4 +311,52 @@ mod x86 {
         let low = _mm256_castpd128_pd256(_mm_loadu_pd(at.cast()));
         _mm256_insertf128_pd::<1>(low, _mm_loadu_pd(at.wrapping_add(apart).cast()))
     }, |parts| [_mm256_unpacklo_pd(parts[0], parts[1]), _mm256_unpackhi_pd(parts[0], parts[1])], _mm256_storeu_pd);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of rows and lanes around those of blocks.
+    const SIZES: [usize; 12] = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 50];
+
+    /// Lines of some elements, as bytes, and the bytes from one to the next.
+    fn lines(bytes: usize, rows: usize, lanes: usize) -> (Vec<u8>, usize) {
+        let stride = (rows + 3) * bytes;
+        ((0..lanes * stride).map(|at| (at * 31 % 251) as u8).collect(), stride)
+    }
+
+    #[test]
+    fn every_size_is_transposed_and_joined_again() {
+        for bytes in [1, 2, 4, 8] {
+            for rows in SIZES {
+                for lanes in SIZES {
+                    let (from, stride) = lines(bytes, rows, lanes);
+                    let pitch = lanes + 1;
+                    let mut to = vec![0; rows * pitch * bytes];
+                    // SAFETY: the lines have so many elements, and so have the rows.
+                    unsafe { transpose(from.as_ptr(), stride, to.as_mut_ptr(), pitch, bytes, rows, lanes) };
+                    let element = |row: usize, lane: usize| &from[lane * stride + row * bytes..][..bytes];
+                    for (row, lane) in (0..rows).flat_map(|row| (0..lanes).map(move |lane| (row, lane))) {
+                        assert_eq!(
+                            &to[(row * pitch + lane) * bytes..][..bytes],
+                            element(row, lane),
+                            "{bytes} bytes, {rows} rows, {lanes} lanes, at {row}, {lane}"
+                        );
+                    }
+                    if !matches!(bytes, 4 | 8) || rows < 4 {
+                        continue;
+                    }
+                    let mut again = vec![0; from.len()];
+                    // SAFETY: the same, the other way round.
+                    unsafe { join(to.as_ptr(), pitch, again.as_mut_ptr(), stride, bytes, rows, lanes) };
+                    for lane in 0..lanes {
+                        let line = lane * stride..lane * stride + rows * bytes;
+                        assert_eq!(again[line.clone()], from[line.clone()], "{bytes} bytes, {rows} rows, lane {lane}");
+                        assert!(again[line.end..(lane + 1) * stride].iter().all(|&byte| byte == 0), "past a line");
+                    }
+                }
+            }
+        }
+    }
 }

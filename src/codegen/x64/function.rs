@@ -4,8 +4,8 @@
 //! range in work. `rsi` holds the last element at which a whole iteration fits; when none fits any more, it is scratch.
 //! `r10` and `r11` are scratch. The others hold the rows of accesses.
 //!
-//! A range has a loop of whole iterations, unrolled into several copies of the body, and one of masked iterations for
-//! the rest. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around them.
+//! A range has a loop of whole iterations, unrolled into several copies of the body, then one of single copies, and one
+//! of masked iterations for the rest. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around them.
 
 use super::body::{Elements, FunctionContext};
 use super::code::BasicBlock;
@@ -473,6 +473,20 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(ConditionCode::Less, top);
     }
 
+    /// Writes a loop of whole iterations of one copy from `rax` to `rdx`, as far as they fit. A masked one takes twice
+    /// as many instructions.
+    fn single_loop(&mut self, block: &BasicBlock) {
+        let (top, rest, step) = (self.encoder.label(), self.encoder.label(), block.level.lanes() as i32);
+        self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
+        self.encoder.jump_if(ConditionCode::Greater, rest);
+        self.iteration(block, Elements::All, top);
+        self.encoder.add(RAX, step);
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
+        self.encoder.jump_if(ConditionCode::LessEqual, top);
+        self.encoder.place(rest);
+    }
+
     /// Writes the loops over the elements from `rax` to `rdx`.
     fn range_loops(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
         // Without folds, the rest takes masked iterations of one copy. With folds, each copy has its own partial
@@ -492,8 +506,8 @@ impl<'a> Writer<'a> {
             last = tail.copied(n_masked, Order::InTurn);
             (n_masked, Order::InTurn)
         };
-        let main =
-            self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::All).copied(n_copies, order);
+        let whole = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::All);
+        let main = whole.copied(n_copies, order);
         let step = (n_copies * level.lanes()) as i32;
         let (rest, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
@@ -506,6 +520,9 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(ConditionCode::LessEqual, top);
         self.encoder.place(rest);
+        if folds.is_empty() && n_copies > 1 {
+            self.single_loop(&whole.copied(1, order));
+        }
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
         self.encoder.jump_if(ConditionCode::NotLess, done);
         if !folds.is_empty() && last.insts.len() > SHORT_TAIL {

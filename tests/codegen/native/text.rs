@@ -75,6 +75,13 @@ fn a_choice_for_avx512() {
                 vmovups v27, [row2 + 4 i + 64]
                 vmovups v28, [row2 + 4 i + 128]
                 vmovups v29, [row2 + 4 i + 192]
+              loop
+                v2 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
+                v4 = vfmaddps [row0 + 4 i], [row1 + 4 i], c0
+                v5{v2} = vpblendmd [row1 + 4 i], v4
+                v6 = vcmpps v5, v5, 3
+                v8{v6} = vpblendmd v5, c1
+                vmovups v8, [row2 + 4 i]
               tail
                 v2{frame[32]}{z} = vmovups [row0 + 4 i]
                 v3{frame[32]}{z} = vmovups [row1 + 4 i]
@@ -120,6 +127,13 @@ fn a_choice_for_avx2() {
                 vmovups v27, [row2 + 4 i + 32]
                 vmovups v28, [row2 + 4 i + 64]
                 vmovups v29, [row2 + 4 i + 96]
+              loop
+                v2 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
+                v4 = vfmaddps [row0 + 4 i], [row1 + 4 i], c2
+                v5 = vblendvps [row1 + 4 i], v4, v2
+                v6 = vcmpps v5, v5, 3
+                v8 = vblendvps v5, c3, v6
+                vmovups v8, [row2 + 4 i]
               tail
                 v0 = vpbroadcastd [frame + 32]
                 v2 = vpcmpgtd v0, c1
@@ -213,6 +227,8 @@ fn a_sum_for_avx2() {
                 vmovups element[128], [row1 + 4 i + 32]
                 vmovups element[128], [row1 + 4 i + 64]
                 vmovups element[128], [row1 + 4 i + 96]
+              loop
+                vmovups element[128], [row1 + 4 i]
               tail
                 v0 = vpbroadcastd [frame + 32]
                 v2 = vpcmpgtd v0, c3
