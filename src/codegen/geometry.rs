@@ -253,27 +253,31 @@ impl Geometry {
         }
     }
 
-    /// Whether machine code runs the shortest rows of a kernel without folds as one (`native::short_rows`): those of
-    /// outputs follow each other, and operands have neighbours or one element along them.
-    fn runs_as_one(&self, kernel: &Kernel) -> bool {
-        let Some(last) = self.rows.len().checked_sub(1) else { return false };
-        let is_dense = |(access, output): (&Access, &Output)| {
-            let mut dense = output.dtype.size();
-            self.rows.iter().zip(&access.rows).rev().all(|(&size, &stride)| {
-                let follows = stride == dense;
-                dense *= size;
-                follows
-            })
-        };
+    /// Whether the elements of an access follow each other in all loops; they have so many bytes, or units of an iota.
+    pub(super) fn is_dense(&self, access: &Access, unit: usize) -> bool {
+        let rows = self.rows.iter().zip(&access.rows);
+        is_dense(rows.chain(self.inner.iter().zip(&access.inner)), unit)
+    }
+
+    /// Whether the rows of a kernel without folds can run as one (`native::short_rows`): those of outputs follow each
+    /// other, and operands have neighbours or one element along them.
+    pub(super) fn joins_rows(&self, kernel: &Kernel) -> bool {
+        let last = |access: &Access| access.inner.last().or(access.rows.last()).copied().unwrap_or(0);
         let is_near = |(access, operand): (&Access, &Operand)| {
-            let is_neighbour = access.rows[last] == 0 || access.rows[last] == operand.dtype.size();
+            let is_neighbour = last(access) == 0 || last(access) == operand.dtype.size();
             access.gather.is_none() && (operand.source == Source::Iota || is_neighbour)
         };
+        let is_dense = |(access, output): (&Access, &Output)| self.is_dense(access, output.dtype.size());
+        self.outputs.iter().zip(&kernel.outputs).all(is_dense)
+            && self.operands.iter().zip(&kernel.operands).all(is_near)
+    }
+
+    /// Whether machine code runs the rows of a kernel as one, though they are short.
+    fn runs_as_one(&self, kernel: &Kernel) -> bool {
         self.rows.iter().product::<usize>() >= LEAST_AS_ONE
             && cfg!(target_arch = "x86_64")
             && kernel.prim_by_element().is_none()
-            && self.outputs.iter().zip(&kernel.outputs).all(is_dense)
-            && self.operands.iter().zip(&kernel.operands).all(is_near)
+            && self.joins_rows(kernel)
     }
 
     /// Makes the loop along which an operand is dense the last row loop, where the operand is far apart along the
@@ -385,6 +389,16 @@ impl Geometry {
             Lanes::Inner
         }
     }
+}
+
+/// Whether elements follow each other in loops of these sizes and strides, outermost first.
+pub(super) fn is_dense<'a>(loops: impl DoubleEndedIterator<Item = (&'a usize, &'a usize)>, unit: usize) -> bool {
+    let mut dense = unit;
+    loops.rev().all(|(&size, &stride)| {
+        let follows = stride == dense;
+        dense = dense.wrapping_mul(size);
+        follows
+    })
 }
 
 /// The offset of a flat position in nested loops.

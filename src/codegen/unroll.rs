@@ -13,7 +13,7 @@
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
 //! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
 
-use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row};
+use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row, is_dense};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
 use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
 use crate::ir::{Combine, DType};
@@ -122,12 +122,10 @@ fn has_row_outputs(kernel: &Kernel) -> bool {
 fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
     let Some(lanes) = outputs.first().and_then(|first| last_loop(rows, first)) else { return false };
     let count: usize = inner.iter().product();
-    let dense: SmallVec<[usize; 4]> = (0..inner.len()).map(|at| inner[at + 1..].iter().product()).collect();
-    let is_dense =
-        |access: &Access, unit: usize| access.inner.iter().zip(&dense).all(|(&stride, &n)| stride == n * unit);
     let is_near = |access: &Access, bytes: usize| {
         let (stride, is_still) = (access.rows[lanes], access.inner.iter().all(|&stride| stride == 0));
-        let is_wide = matches!(bytes, 4 | 8) && is_dense(access, bytes) && stride <= MAX_COLUMN_STRIDE;
+        let is_wide =
+            matches!(bytes, 4 | 8) && is_dense(inner.iter().zip(&access.inner), bytes) && stride <= MAX_COLUMN_STRIDE;
         stride == 0 || is_still && (stride == bytes || bytes >= 4 && stride <= MAX_STRIDE) || is_wide
     };
     let read = operands.iter().zip(&kernel.operands);

@@ -34,7 +34,8 @@ pub(super) fn written_directly(units: &Units<'_>, unit: UnitId) -> Option<(UnitI
     }
     let copies: Vec<Copied<'_>> = copies.iter().map(Copied::of).collect::<Option<_>>()?;
     let operands: Vec<Option<Operand<'_>>> = copies.iter().map(|copy| Operand::of(units, *copy, node)).collect();
-    let producer = operands.iter().flatten().find_map(|operand| units.unit_of[operand.root])?;
+    let mut producers = operands.iter().flatten().filter_map(|operand| units.unit_of[operand.root]);
+    let producer = producers.find(|&unit| units.unit(unit).region().is_some())?;
     let computing = units.unit(producer);
     let mut region = computing.region()?.clone();
     let is_computed = |operand: &&Operand<'_>| units.unit_of[operand.root] == Some(producer);
@@ -95,17 +96,14 @@ impl<'a> Copied<'a> {
         let has_dtype = graph[node].ty.dtype == graph[self.to.node].ty.dtype;
         let reads = |operand: &NodeId| graph.view_base(*operand) == base;
         let is_read = has_dtype && region.operands.iter().any(reads) && self.from.gather.is_none();
-        let loops = || region.rows.iter().chain(&region.inner).zip(&placed.strides).filter(|(_, to)| **to != 0);
-        if !is_read || region.has_folds() || loops().count() != self.loops().count() {
+        let sizes = region.rows.iter().chain(&region.inner);
+        if !is_read || region.has_folds() || placed.strides.len() != self.loops().count() {
             return None;
         }
         let stride = |(&size, &to): (&usize, &usize)| {
             self.loops().find(|&(rows, _, stride)| (rows, stride) == (size, to)).map(|(_, from, _)| from)
         };
-        let strides: SmallVec<[usize; 6]> = loops().map(stride).collect::<Option<_>>()?;
-        if strides.len() != placed.strides.len() {
-            return None;
-        }
+        let strides: SmallVec<[usize; 6]> = sizes.zip(&placed.strides).map(stride).collect::<Option<_>>()?;
         let walk = Walk { strides, ..self.from.clone() };
         let known = region.loads.iter().find(|(_, load)| **load == walk).map(|(load, _)| load);
         let load = known.unwrap_or_else(|| region.loads.push(walk));
@@ -114,9 +112,7 @@ impl<'a> Copied<'a> {
         }
         let value = region.values.push(Value::Load(load));
         region.is_full.push(true);
-        region.outputs.push((value, self.to.clone()));
-        let (_, to) = region.outputs.last_mut()?;
-        to.strides = placed.strides.clone();
+        region.outputs.push((value, Walk { strides: placed.strides.clone(), ..self.to.clone() }));
         Some(())
     }
 }

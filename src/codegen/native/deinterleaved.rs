@@ -47,12 +47,11 @@ pub(super) fn deinterleaved(
     if which == Deinterleave::Never || kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
         return SmallVec::new();
     }
-    let mut slots = SmallVec::new();
-    for columns in &mut apart(kernel, geometry, |pointer| pointer_of(pointers, kernel.operands.len(), pointer)) {
-        add_staged(which, columns, &mut slots);
-    }
-    slots.sort_unstable();
-    slots
+    let is_near = |column: &Column| (column.strides[1] as isize).unsigned_abs() <= NEAR * column.bytes;
+    let start = |slot: usize| pointer_of(pointers, kernel.operands.len(), slot);
+    staged(kernel, geometry, start, |column, n_neighbours| {
+        which == Deinterleave::Always || n_neighbours >= LEAST_COLUMNS || is_near(column)
+    })
 }
 
 /// Where the memory of an operand or an output begins; outputs follow operands.
@@ -63,14 +62,29 @@ fn pointer_of(pointers: Pointers<'_>, n_operands: usize, slot: usize) -> usize {
 /// The operands and outputs of a launch that are columns with enough neighbours to be transposed together, if its
 /// operands have the same memory.
 pub(in crate::codegen) fn wide_columns(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
+        return SmallVec::new();
+    }
+    staged(kernel, geometry, |_| 0, |_, n_neighbours| n_neighbours >= LEAST_COLUMNS)
+}
+
+/// The operands and outputs whose elements are apart and that are worth a copy, as they are and by how many neighbours
+/// there are with them. `start` is where the memory of one begins.
+fn staged(
+    kernel: &Kernel,
+    geometry: &Geometry,
+    start: impl Fn(usize) -> usize,
+    is_worth: impl Fn(&Column, usize) -> bool,
+) -> SmallVec<[usize; 4]> {
     let mut slots = SmallVec::new();
-    if !kernel.has_folds() && geometry.n_inner() >= LEAST_LANES {
-        for columns in &mut apart(kernel, geometry, |_| 0) {
-            columns.sort_unstable_by_key(|column| column.address);
-            let wide = columns.chunk_by(Column::is_before).filter(|neighbours| neighbours.len() >= LEAST_COLUMNS);
-            slots.extend(wide.flatten().map(|column| column.slot));
+    for columns in &mut apart(kernel, geometry, start) {
+        columns.sort_unstable_by_key(|column| column.address);
+        for neighbours in columns.chunk_by(Column::is_before) {
+            let worth = neighbours.iter().filter(|column| is_worth(column, neighbours.len()));
+            slots.extend(worth.map(|column| column.slot));
         }
     }
+    slots.sort_unstable();
     slots
 }
 
@@ -114,18 +128,6 @@ impl Column {
             && next.address == self.address.wrapping_add(self.bytes)
             && matches!(self.bytes, 4 | 8)
             && self.strides[1].cast_signed() > 0
-    }
-}
-
-/// Adds the columns that are worth a copy, by which kinds of them are: near ones, and those that have enough
-/// neighbours.
-fn add_staged(which: Deinterleave, columns: &mut [Column], slots: &mut SmallVec<[usize; 4]>) {
-    columns.sort_unstable_by_key(|column| column.address);
-    for neighbours in columns.chunk_by(Column::is_before) {
-        let is_near = |column: &Column| (column.strides[1] as isize).unsigned_abs() <= NEAR * column.bytes;
-        let is_wide = neighbours.len() >= LEAST_COLUMNS;
-        let staged = neighbours.iter().filter(|column| which == Deinterleave::Always || is_wide || is_near(column));
-        slots.extend(staged.map(|column| column.slot));
     }
 }
 

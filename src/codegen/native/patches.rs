@@ -73,30 +73,30 @@ impl Patches {
         let mut copies = Copies::new(&staged.operands, most, |slot| read_from(slot).addr());
         let write_to = |slot: usize| pointers.outputs[slot].wrapping_offset(geometry.outputs[slot].base as isize);
         let mut results = Copies::new(&staged.outputs, most, |slot| write_to(slot).addr());
-        let mut run = Run::new(self, code, staged, geometry, pointers);
-        copies.iter().for_each(|(slot, bytes, copy)| run.put_operand(slot, self.dense(bytes), copy));
-        results.iter().for_each(|(slot, bytes, copy)| run.put_output(slot, self.dense(bytes), copy));
-        run.prepare();
+        let mut calls = PatchCalls::new(self, code, staged, geometry, pointers);
+        copies.iter().for_each(|(slot, bytes, copy)| calls.put_operand(slot, self.dense(bytes), copy));
+        results.iter().for_each(|(slot, bytes, copy)| calls.put_output(slot, self.dense(bytes), copy));
+        calls.prepare();
         let (mut reads, mut writes) = (Blocks::default(), Blocks::default());
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
-            run.move_to(row);
+            calls.move_to(row);
             for lane in part.lanes.clone().step_by(self.lanes) {
                 let lanes = (part.lanes.end - lane).min(self.lanes);
                 let place = Place { pitch: self.lanes, rows, lane, lanes };
                 reads.all.clear();
                 for (slot, bytes, copy) in copies.iter() {
-                    reads.add(place.block(run.operand(slot), copy, bytes));
+                    reads.add(place.block(calls.operand(slot), copy, bytes));
                 }
                 // SAFETY: the caller vouches for the operands' elements, of which these are the patch's; the copies
                 // have room for a patch.
                 reads.all.iter().for_each(|block| unsafe { (self.read)(block) });
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
-                unsafe { run.call(&place, faults) };
+                unsafe { calls.call(&place, faults) };
                 writes.all.clear();
                 for (slot, bytes, copy) in results.iter() {
-                    writes.add(place.block(run.output(slot), copy, bytes));
+                    writes.add(place.block(calls.output(slot), copy, bytes));
                 }
                 // SAFETY: the code has written the patch's elements, and the caller vouches for those of the outputs.
                 writes.all.iter().for_each(|block| unsafe { (self.write)(block) });
@@ -112,7 +112,7 @@ impl Patches {
 }
 
 /// The code of a launch, patch by patch.
-struct Run<'a> {
+struct PatchCalls<'a> {
     code: &'a Code,
     shape: &'a LaunchShape,
     /// The accesses of the whole launch, operands first, and where they begin.
@@ -127,19 +127,20 @@ struct Run<'a> {
     loops: Geometry,
     operands: SmallVec<[*const u8; 8]>,
     outputs: SmallVec<[*mut u8; 4]>,
-    calls: Option<PieceCalls<'a>>,
+    /// Prepared calls, for code that has any.
+    pieces: Option<PieceCalls<'a>>,
     /// Whether the rows of every access follow each other, so that they run as one.
     is_one_row: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> PatchCalls<'a> {
     fn new(
         patches: &Patches,
         code: &'a Code,
         staged: &'a StagedCode,
         geometry: &'a Geometry,
         pointers: Pointers<'_>,
-    ) -> Run<'a> {
+    ) -> PatchCalls<'a> {
         let access = |access: &Access| {
             let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
             Access { rows: smallvec![row_stride], inner: smallvec![stride], base: 0, gather: access.gather }
@@ -157,7 +158,7 @@ impl<'a> Run<'a> {
         let operands = geometry.operands.iter().zip(operands);
         let whole: SmallVec<[(&Access, *mut u8); 16]> =
             operands.chain(geometry.outputs.iter().zip(pointers.outputs.iter().copied())).collect();
-        Run {
+        PatchCalls {
             code,
             shape,
             rows: &geometry.rows,
@@ -168,7 +169,7 @@ impl<'a> Run<'a> {
             loops,
             operands: pointers.operands.into(),
             outputs: pointers.outputs.into(),
-            calls: None,
+            pieces: None,
             is_one_row: false,
         }
     }
@@ -192,15 +193,15 @@ impl<'a> Run<'a> {
 
     /// Makes ready to call, once all copies are put.
     fn prepare(&mut self) {
-        self.calls = PieceCalls::new(self.code, self.shape, &self.loops);
+        self.pieces = PieceCalls::new(self.code, self.shape, &self.loops);
         let follows = |access: &Access| access.rows[0] == self.n_lanes.wrapping_mul(access.inner[0]);
         self.is_one_row =
             self.loops.inner[0] == self.n_lanes && self.loops.operands.iter().chain(&self.loops.outputs).all(follows);
-        if let Some(calls) = &mut self.calls {
+        if let Some(pieces) = &mut self.pieces {
             let pointers = self.operands.iter().map(|operand| operand.addr());
             let pointers = pointers.chain(self.outputs.iter().map(|output| output.addr()));
             let staged = pointers.enumerate().filter(|(access, _)| self.is_staged[*access]);
-            staged.for_each(|(access, address)| calls.begin(access, address as u64));
+            staged.for_each(|(access, address)| pieces.begin(access, address as u64));
         }
     }
 
@@ -232,10 +233,10 @@ impl<'a> Run<'a> {
         let (rows, lanes) = (place.rows, place.lanes);
         for access in (0..self.whole.len()).filter(|&access| !self.is_staged[access]) {
             let ahead = place.lane.wrapping_mul(lane_stride(self.whole[access].0)) as u64;
-            match (&mut self.calls, access.checked_sub(self.operands.len())) {
-                (Some(calls), _) => {
+            match (&mut self.pieces, access.checked_sub(self.operands.len())) {
+                (Some(pieces), _) => {
                     let (_, pointer) = self.whole[access];
-                    calls.begin(access, (pointer.addr() as u64).wrapping_add(self.starts[access]).wrapping_add(ahead));
+                    pieces.begin(access, (pointer.addr() as u64).wrapping_add(self.starts[access]).wrapping_add(ahead));
                 }
                 (None, None) => self.loops.operands[access].base = self.starts[access].wrapping_add(ahead) as i64,
                 (None, Some(slot)) => self.loops.outputs[slot].base = self.starts[access].wrapping_add(ahead) as i64,
@@ -243,9 +244,9 @@ impl<'a> Run<'a> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            if let Some(calls) = &mut self.calls {
+            if let Some(pieces) = &mut self.pieces {
                 let is_one_row = self.is_one_row && lanes == self.n_lanes;
-                return if is_one_row { calls.call(1, rows * lanes) } else { calls.call(rows, lanes) };
+                return if is_one_row { pieces.call(1, rows * lanes) } else { pieces.call(rows, lanes) };
             }
             (self.loops.rows[0], self.loops.inner[0]) = (rows, lanes);
             let pointers = Pointers { operands: &self.operands, outputs: &self.outputs };

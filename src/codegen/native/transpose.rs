@@ -85,7 +85,7 @@ unsafe fn join_four<T: Copy>(from: *const T, pitch: usize, to: *mut u8, stride: 
     for lane in lanes {
         // SAFETY: passed on from the caller.
         unsafe {
-            let row: [T; 4] = std::array::from_fn(|column| from.add(column * pitch + lane).read());
+            let row: [T; 4] = std::array::from_fn(|column| from.add(column * pitch + lane).read_unaligned());
             to.wrapping_add(lane.wrapping_mul(stride)).cast::<[T; 4]>().write_unaligned(row);
         }
     }
