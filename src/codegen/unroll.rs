@@ -5,9 +5,9 @@
 //! an operand with an offset of its own, and the fold becomes a tree of prims over them. The result is a pointwise
 //! kernel whose vectors run along the rows.
 //!
-//! So do short rows that follow each other, as in a normalization over a last dimension of twelve. Their elements are
-//! the columns of a matrix, which machine code transposes ([`super::native::deinterleaved`]). An output with an
-//! element per inner element becomes several outputs, which are its columns.
+//! Many short rows of neighbours are unrolled, too, as those of a normalization over a last dimension of twelve. Their
+//! elements are the columns of a matrix, which machine code transposes ([`super::native::deinterleaved`]). An output
+//! with an element per inner element becomes several outputs, which are its columns.
 //!
 //! The tree is the one of [`super::kernel`], so the bits stay. Partial results without elements are left out, because
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a

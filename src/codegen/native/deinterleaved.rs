@@ -4,7 +4,9 @@
 //!
 //! Many processors gather and scatter slowly: eight elements take as long as sixteen loads and stores of one. So some
 //! rows and lanes at a time are first copied to contiguous buffers. Where every second to fourth element is taken,
-//! vectors do that. The code is that of the same kernel with these operands contiguous. It is compiled on first use.
+//! vectors do that. Four or more neighbouring columns are transposed together by vectors, however far apart the
+//! elements of each are. The code is that of the same kernel with these operands contiguous. It is compiled on first
+//! use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -23,8 +25,9 @@ use smallvec::SmallVec;
 pub(in crate::codegen) enum Deinterleave {
     /// None.
     Never,
-    /// Those of at most every fourth element. On Zen 4 a copy of them takes half as long as gathering, and one of every
-    /// sixteenth longer (`python/benches/torch_compile.py --functions --models "channels first,turns by quaternions"`).
+    /// Those of at most every fourth element, and neighbouring columns. On Zen 4 a copy of them takes half as long as
+    /// gathering, and one of every sixteenth longer (`python/benches/torch_compile.py --functions --models "channels
+    /// first,turns by quaternions"`).
     Near,
     /// All.
     Always,
