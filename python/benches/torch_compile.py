@@ -340,9 +340,9 @@ FUNCTIONS_TEXT = [
 SMALL_FUNCTIONS_TITLE = "# More functions under torch.compile"
 SMALL_FUNCTIONS_TEXT = [
     "Points, colours, pairs, small matrices, short rows and layouts, from `python/benches/small_functions.py`. They",
-    "were written in one go, before any was measured. What `times vectors by sums`, `waves` and `luminance` showed was",
-    "mended before this page was made. *Inference* is a call without gradients. *Error* is opfuse's greatest",
-    "difference from eager PyTorch, as a number, whatever the results' size is.",
+    "were written in one go, before any was measured. Short rows, short folds, columns put side by side and transposed",
+    "copies were mended since. *Inference* is a call without gradients. *Error* is opfuse's greatest difference from",
+    "eager PyTorch, as a number, whatever the results' size is.",
 ]
 TEXTS = {
     "models": (MODELS_TITLE, MODELS_TEXT),
