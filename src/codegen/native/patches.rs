@@ -92,12 +92,13 @@ impl Patches {
                 // SAFETY: the caller vouches for the operands' elements, of which these are the patch's; the copies
                 // have room for a patch.
                 reads.all.iter().for_each(|block| unsafe { (self.read)(block) });
-                // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
-                unsafe { calls.call(&place, faults) };
                 writes.all.clear();
                 for (slot, bytes, copy) in results.iter() {
                     writes.add(place.block(calls.output(slot), copy, bytes));
                 }
+                writes.all.iter().for_each(Patch::prefetch);
+                // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
+                unsafe { calls.call(&place, faults) };
                 // SAFETY: the code has written the patch's elements, and the caller vouches for those of the outputs.
                 writes.all.iter().for_each(|block| unsafe { (self.write)(block) });
             }
@@ -256,6 +257,20 @@ impl<'a> PatchCalls<'a> {
     }
 }
 
+/// Most bytes between lanes whose lines are loaded ahead: with more, they are not neighbours.
+const MOST_PREFETCHED: usize = 64;
+
+/// Starts to load a cache line.
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing, and takes any address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 /// Bytes or units from one element of the vector loop to the next.
 fn lane_stride(access: &Access) -> usize {
     access.inner.last().copied().unwrap_or(0)
@@ -309,6 +324,20 @@ impl Patch {
     pub(super) fn place(&self, row: usize, column: usize) -> (*mut u8, *mut u8) {
         let memory = self.memory.wrapping_add(row.wrapping_mul(self.strides[0])).wrapping_add(column * self.bytes);
         (memory, self.copy.wrapping_add((row * self.pitch + column * self.column_pitch) * self.bytes))
+    }
+
+    /// Starts to load its lines of memory, while the code computes what is written to them. A write to lines that are
+    /// in no cache would wait for each of them.
+    fn prefetch(&self) {
+        let [row, lane] = self.strides;
+        if lane > MOST_PREFETCHED || lane < self.bytes {
+            return;
+        }
+        for nth in 0..self.rows {
+            let start = self.memory.wrapping_add(nth.wrapping_mul(row));
+            let lines = (0..self.lanes * lane).step_by(size_of::<CacheLine>());
+            lines.for_each(|at| prefetch(start.wrapping_add(at)));
+        }
     }
 
     /// Its columns, each as a patch.
