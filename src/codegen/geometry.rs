@@ -239,8 +239,7 @@ impl Geometry {
             LoopOrder::OfMemory if !has_gathers => dense_row(&self.rows, &operands),
             LoopOrder::OfMemory | LoopOrder::Given => None,
         };
-        let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP;
-        let is_short = is_short && !self.runs_as_one(kernel);
+        let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP && !self.runs_as_one(kernel);
         let longer = (0..last).rev().find(|&index| is_short && self.rows[index] >= LONG_LOOP);
         let index = dense.or(longer).unwrap_or(last);
         self.inner.push(self.rows.remove(index));

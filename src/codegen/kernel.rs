@@ -102,6 +102,16 @@ pub struct Kernel {
     pub outputs: Vec<Output>,
 }
 
+impl Inst {
+    /// Roughly how many instructions of a processor it takes.
+    pub(super) fn weight(&self) -> usize {
+        match self.kind {
+            Kind::Func(_) => 16,
+            Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Fold(_) => 1,
+        }
+    }
+}
+
 impl Kernel {
     /// Whether it combines inner elements.
     pub fn has_folds(&self) -> bool {

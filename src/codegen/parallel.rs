@@ -6,7 +6,7 @@
 
 use super::fold::FoldValue;
 use super::geometry::{Geometry, Lanes};
-use super::kernel::{Kernel, Kind};
+use super::kernel::{Inst, Kernel};
 use super::launch::{Faults, Part, Pointers};
 use super::tier::Compiled;
 use super::vm;
@@ -77,8 +77,8 @@ impl<'a> Shared<'a> {
 /// Nanoseconds that one thread takes for a launch in the vm, roughly.
 pub(super) fn work(kernel: &Kernel, geometry: &Geometry) -> usize {
     // Sixteenths of a nanosecond per element: an instruction on a wide vector, or its share of memory traffic.
-    let per_element = kernel.insts.iter().map(|inst| if matches!(inst.kind, Kind::Func(_)) { 16 } else { 1 });
-    geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16
+    let per_element: usize = kernel.insts.iter().map(Inst::weight).sum();
+    geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element + 4) / 16
 }
 
 impl Cut {

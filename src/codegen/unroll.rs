@@ -27,8 +27,6 @@ const MAX_ELEMENTS: usize = 2 * FOLD_LANES;
 const MAX_ACCESSES: usize = 160;
 /// Most instructions of an unrolled kernel.
 const MAX_INSTS: usize = 768;
-/// Instructions of a function. A divergence of rows of 30 elements, with two logarithms of each, takes longer unrolled.
-const FUNC_INSTS: usize = 16;
 /// Most bytes between the elements of neighbouring rows: with more, a vector touches many cache lines.
 const MAX_STRIDE: usize = 16;
 /// The same for up to [`FEW_ELEMENTS`], and where the rows that are neighbours are fewer than [`MIN_LANES`] and vectors
@@ -128,10 +126,12 @@ fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Acc
             matches!(bytes, 4 | 8) && is_dense(inner.iter().zip(&access.inner), bytes) && stride <= MAX_COLUMN_STRIDE;
         stride == 0 || is_still && (stride == bytes || bytes >= 4 && stride <= MAX_STRIDE) || is_wide
     };
+    // A divergence of rows of 30 elements, with two logarithms of each, takes longer unrolled.
+    let weight: usize = kernel.insts.iter().filter(|inst| inst.level == Level::Full).map(Inst::weight).sum();
     let read = operands.iter().zip(&kernel.operands);
     let written = outputs.iter().zip(&kernel.outputs);
     COLUMNS.contains(&count)
-        && weight(kernel) * count <= MAX_INSTS
+        && weight * count <= MAX_INSTS
         && rows[lanes] >= MIN_COLUMN_LANES
         && rows.iter().product::<usize>().saturating_mul(count) >= MIN_COLUMN_ELEMENTS
         && read.clone().any(|(access, _)| access.rows[lanes] != 0)
@@ -144,15 +144,15 @@ fn few_rows(rows: &[usize], first: &Access) -> Option<usize> {
     last_loop(rows, first).filter(|&at| rows[at] < MIN_LANES && rows.iter().any(|&size| size >= LONG_LOOP))
 }
 
-/// The last loop of those that stay, as [`Geometry::plan`](super::geometry::Geometry::plan) orders them.
-fn last_loop(rows: &[usize], first: &Access) -> Option<usize> {
-    (0..rows.len()).filter(|&at| rows[at] != 1).min_by_key(|&at| (first.rows[at], std::cmp::Reverse(at)))
+/// The row loops that stay, ordered as [`Geometry::plan`](super::geometry::Geometry::plan) does.
+fn ordered(rows: &[usize], first: &Access) -> SmallVec<[usize; 6]> {
+    let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(first.rows[at]));
+    order
 }
 
-/// Roughly how many instructions an element takes: those of a function are many.
-fn weight(kernel: &Kernel) -> usize {
-    let full = kernel.insts.iter().filter(|inst| inst.level == Level::Full);
-    full.map(|inst| if matches!(inst.kind, Kind::Func(_)) { FUNC_INSTS } else { 1 }).sum()
+fn last_loop(rows: &[usize], first: &Access) -> Option<usize> {
+    ordered(rows, first).last().copied()
 }
 
 /// Whether the copies of instructions stay few.
@@ -164,9 +164,7 @@ fn is_small(kernel: &Kernel, count: usize) -> bool {
 /// Whether vectors along the rows read and write neighbours.
 fn is_smooth(kernel: &Kernel, count: usize, rows: &[usize], operands: &[Access], outputs: &[Access]) -> bool {
     let Some(first) = outputs.first() else { return false };
-    // The loops that stay, ordered as `Geometry::plan` does.
-    let mut order: SmallVec<[usize; 6]> = (0..rows.len()).filter(|&at| rows[at] != 1).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse(first.rows[at]));
+    let order = ordered(rows, first);
     let Some(&last) = order.last() else { return false };
     let is_short = rows[last] < MIN_LANES;
     let longer = order.iter().rev().copied().find(|&at| rows[at] >= LONG_LOOP);
@@ -422,6 +420,10 @@ mod tests {
         Inst { kind, args: args.into(), ty, level }
     }
 
+    fn access(row: usize, inner: usize) -> Access {
+        Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() }
+    }
+
     /// A fold over windows of elements that neighbours share, with the numbers of the elements for index folds.
     fn folded(combine: Combine, dtype: DType) -> Kernel {
         let ty = dtype.compute();
@@ -441,8 +443,6 @@ mod tests {
     /// The bytes of a kernel's output over rows of `count` elements, as they are and unrolled.
     fn both(kernel: &Kernel, count: usize, memory: &[u8]) -> [Vec<u8>; 2] {
         let (bytes, width) = (kernel.operands[0].dtype.size(), kernel.outputs[0].dtype.size());
-        let access =
-            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
         let operands = vec![access(bytes, bytes), access(0, 1)];
         let outputs = vec![access(width, 0)];
         let unrolled =
@@ -484,8 +484,6 @@ mod tests {
     #[test]
     fn long_folds_and_rows_that_are_far_apart_stay() {
         let kernel = folded(Combine::Sum, DType::F32);
-        let access =
-            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
         let is_unrolled = |count: usize, row: usize| {
             unroll(&kernel, &[ROWS], &[count], &[access(row, 4), access(0, 1)], &[access(4, 0)]).is_some()
         };
@@ -503,8 +501,6 @@ mod tests {
     #[test]
     fn many_rows_of_neighbours_become_columns() {
         let kernel = folded(Combine::Sum, DType::F32);
-        let access =
-            |row: usize, inner: usize| Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() };
         let is_unrolled = |n_rows: usize, count: usize| {
             let operands = [access(4 * count, 4), access(0, 1)];
             unroll(&kernel, &[n_rows], &[count], &operands, &[access(4, 0)]).is_some()

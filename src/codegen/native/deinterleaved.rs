@@ -40,14 +40,14 @@ const NEAR: usize = 4;
 const LEAST_COLUMNS: usize = 4;
 
 /// The operands of a launch that are deinterleaved, and the outputs that are interleaved, whose numbers follow those of
-/// the operands. A kernel with folds has none, because its rows are not cut.
+/// the operands.
 pub(super) fn deinterleaved(
     which: Deinterleave,
     kernel: &Kernel,
     geometry: &Geometry,
     pointers: Pointers<'_>,
 ) -> SmallVec<[usize; 4]> {
-    if which == Deinterleave::Never || kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
+    if which == Deinterleave::Never {
         return SmallVec::new();
     }
     let is_near = |column: &Column| (column.strides[1] as isize).unsigned_abs() <= NEAR * column.bytes;
@@ -65,14 +65,12 @@ fn pointer_of(pointers: Pointers<'_>, n_operands: usize, slot: usize) -> usize {
 /// The operands and outputs of a launch that are columns with enough neighbours to be transposed together, if its
 /// operands have the same memory.
 pub(in crate::codegen) fn wide_columns(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
-    if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
-        return SmallVec::new();
-    }
     staged(kernel, geometry, |_| 0, |_, n_neighbours| n_neighbours >= LEAST_COLUMNS)
 }
 
 /// The operands and outputs whose elements are apart and that are worth a copy, as they are and by how many neighbours
-/// there are with them. `start` is where the memory of one begins.
+/// there are with them. `start` is where the memory of one begins. A kernel with folds has none, because its rows are
+/// not cut.
 fn staged(
     kernel: &Kernel,
     geometry: &Geometry,
@@ -80,6 +78,9 @@ fn staged(
     is_worth: impl Fn(&Column, usize) -> bool,
 ) -> SmallVec<[usize; 4]> {
     let mut slots = SmallVec::new();
+    if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
+        return slots;
+    }
     for columns in &mut apart(kernel, geometry, start) {
         columns.sort_unstable_by_key(|column| column.address);
         for neighbours in columns.chunk_by(Column::is_before) {

@@ -13,6 +13,7 @@ use super::launch::{self, LaunchShape, PieceCalls, row_offset};
 use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::launch::{Faults, Part, Pointers};
+use crate::codegen::vm::prefetch_range;
 use smallvec::{SmallVec, smallvec};
 
 /// A way to copy operands and outputs in patches.
@@ -260,17 +261,6 @@ impl<'a> PatchCalls<'a> {
 /// Most bytes between lanes whose lines are loaded ahead: with more, they are not neighbours.
 const MOST_PREFETCHED: usize = 64;
 
-/// Starts to load a cache line.
-fn prefetch(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing, and takes any address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
-}
-
 /// Bytes or units from one element of the vector loop to the next.
 fn lane_stride(access: &Access) -> usize {
     access.inner.last().copied().unwrap_or(0)
@@ -334,9 +324,7 @@ impl Patch {
             return;
         }
         for nth in 0..self.rows {
-            let start = self.memory.wrapping_add(nth.wrapping_mul(row));
-            let lines = (0..self.lanes * lane).step_by(size_of::<CacheLine>());
-            lines.for_each(|at| prefetch(start.wrapping_add(at)));
+            prefetch_range(self.memory.wrapping_add(nth.wrapping_mul(row)), self.lanes * lane);
         }
     }
 

@@ -525,7 +525,7 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Prefetches a range of bytes.
-fn prefetch_range(from: *mut u8, bytes: usize) {
+/// Prefetches a range of bytes, whose addresses may be invalid.
+pub(in crate::codegen) fn prefetch_range(from: *mut u8, bytes: usize) {
     (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(from.wrapping_add(at)));
 }

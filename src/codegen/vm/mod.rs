@@ -25,5 +25,6 @@ mod steps;
 mod table;
 
 pub use direct::PreparedRow;
+pub(super) use interpreter::prefetch_range;
 pub use isa::Isa;
 pub use program::VmProgram;

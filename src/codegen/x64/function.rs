@@ -473,15 +473,19 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(ConditionCode::Less, top);
     }
 
-    /// Writes a loop of whole iterations of one copy from `rax` to `rdx`, as far as they fit. A masked one takes twice
-    /// as many instructions.
-    fn single_loop(&mut self, block: &BasicBlock) {
-        let (top, rest, step) = (self.encoder.label(), self.encoder.label(), block.level.lanes() as i32);
-        self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
+    /// Writes a loop of whole iterations of some copies from `rax` to `rdx`, as far as they fit. It prefetches for a
+    /// pass of this number, if there is one.
+    fn whole_loop(&mut self, block: &BasicBlock, n_copies: usize, prefetched: Option<usize>) {
+        let (top, rest) = (self.encoder.label(), self.encoder.label());
+        let step = n_copies * block.level.lanes();
+        self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -(step as i32))));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(ConditionCode::Greater, rest);
         self.iteration(block, Elements::All, top);
-        self.encoder.add(RAX, step);
+        if let Some(number) = prefetched {
+            self.prefetch(number, step);
+        }
+        self.encoder.add(RAX, step as i32);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(ConditionCode::LessEqual, top);
         self.encoder.place(rest);
@@ -507,22 +511,12 @@ impl<'a> Writer<'a> {
             (n_masked, Order::InTurn)
         };
         let whole = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::All);
-        let main = whole.copied(n_copies, order);
-        let step = (n_copies * level.lanes()) as i32;
-        let (rest, done) = (self.encoder.label(), self.encoder.label());
-        self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
-        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
-        self.encoder.jump_if(ConditionCode::Greater, rest);
-        let top = self.encoder.label();
-        self.iteration(&main, Elements::All, top);
-        self.prefetch(number, step as usize);
-        self.encoder.add(RAX, step);
-        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
-        self.encoder.jump_if(ConditionCode::LessEqual, top);
-        self.encoder.place(rest);
+        self.whole_loop(&whole.copied(n_copies, order), n_copies, Some(number));
         if folds.is_empty() && n_copies > 1 {
-            self.single_loop(&whole.copied(1, order));
+            // A masked iteration takes twice as many instructions.
+            self.whole_loop(&whole.copied(1, order), 1, None);
         }
+        let done = self.encoder.label();
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
         self.encoder.jump_if(ConditionCode::NotLess, done);
         if !folds.is_empty() && last.insts.len() > SHORT_TAIL {
