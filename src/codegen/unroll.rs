@@ -41,8 +41,8 @@ const MIN_LANES: usize = 4;
 const MIN_COLUMN_LANES: usize = 16;
 /// Numbers of elements that are columns: more take longer to transpose than to start a row.
 const COLUMNS: RangeInclusive<usize> = 2..=32;
-/// Fewest elements of columns, in all rows. The code for so many columns takes ten times as long to make as to run once
-/// on these, and is made anew for another number: for each step of a decoder that attends to one more position.
+/// Fewest elements of columns, in all rows. On fewer, the code takes many times longer to make than to run, and it is
+/// made anew for another number of columns: for each step of a decoder that attends to one more position.
 const MIN_COLUMN_ELEMENTS: usize = 1 << 13;
 /// Most bytes from a row of columns to the next one.
 const MAX_COLUMN_STRIDE: usize = 4 * CACHE_LINE;
