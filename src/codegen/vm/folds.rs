@@ -139,6 +139,14 @@ unsafe fn chunk<'a, T: Element, const LEN: usize>(place: TileOperand, i: usize) 
     unsafe { &*place.ptr.cast::<T>().add(if place.step == 0 { 0 } else { i }).cast() }
 }
 
+/// Keeps the compiler from vectorizing the loop that this is called in. Integer folds may be reordered, so it would
+/// walk the chunks of a lane, which are far apart, instead of the lanes of a chunk.
+#[inline(always)]
+fn keep_order() {
+    // SAFETY: no instruction, no memory and no register.
+    unsafe { std::arch::asm!("", options(nomem, nostack, preserves_flags)) }
+}
+
 /// Instantiates the loops for one instruction set.
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
@@ -160,6 +168,7 @@ macro_rules! level {
                 }
                 let mut lanes = *acc;
                 for i in 0..chunks {
+                    keep_order();
                     // SAFETY: the chunk ends at or before `n`.
                     let x: &[F::Value; FOLD_LANES] = unsafe { chunk(call.value, head + i * FOLD_LANES) };
                     for lane in 0..FOLD_LANES {
