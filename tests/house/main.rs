@@ -94,6 +94,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/transposed.rs",
     "codegen/parallel.rs",
     "codegen/tier.rs",
+    "codegen/vm/copying.rs",
     "codegen/vm/direct.rs",
     "codegen/vm/folds.rs",
     "codegen/vm/crosswise.rs",

@@ -5,6 +5,7 @@
 //! [`VmProgram`]; `build` makes the steps, `interpreter` walks the loops, and `steps` runs each step.
 
 mod build;
+mod copying;
 mod crosswise;
 mod direct;
 mod division;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a launch hands over raw pointers")]
 
 use super::build::{Keep, build};
+use super::copying::Copying;
 use super::crosswise::Crosswise;
 use super::direct::{Direct, PreparedRow};
 use super::gathered::{Gatherable, Gathered, gatherable};
@@ -47,6 +48,8 @@ pub struct VmProgram {
     recomputing: Option<Plan>,
     /// The routine of the plan, if it has only one.
     direct: Option<Direct>,
+    /// The copy that the kernel is.
+    copying: Option<Copying>,
     splits: bool,
     /// Whether memory is strided along the lanes, so that neighbouring rows share cache lines.
     is_strided: bool,
@@ -85,7 +88,8 @@ impl VmProgram {
         let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !is_strided);
         let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
         let crosswise = Crosswise::of(kernel, lanes).filter(|_| is_strided);
-        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, splits, is_strided, gatherable, crosswise })
+        let copying = Copying::of(isa, kernel, lanes);
+        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, copying, splits, is_strided, gatherable, crosswise })
     }
 
     /// The launch with everything but the pointers precomputed, if it is one routine over one row of few elements.
@@ -124,6 +128,10 @@ impl VmProgram {
     ///   overlap no operand.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
+        // SAFETY: passed on from the caller.
+        if self.copying.as_ref().is_some_and(|copying| unsafe { copying.run(geometry, pointers, part) }) {
+            return;
+        }
         if let Some(direct) = &self.direct {
             // SAFETY: passed on from the caller.
             return unsafe { direct.run(&self.kept, geometry, pointers, part, MAX_STREAM_TILE) };

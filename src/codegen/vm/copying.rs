@@ -1,0 +1,197 @@
+//! Kernels that only copy elements, or fill memory with one: no tiles, no conversions.
+//!
+//! Elements are moved as bytes, so every dtype of a size has the same routine. Rows that are contiguous, backwards, or
+//! one element repeated are copied without tiles. Other rows are left to the interpreter, which walks them in patches.
+//!
+//! Filled tensors have a literal that is the same per row. So that it becomes a value per element, the kernel selects
+//! it in either case of a condition.
+
+#![allow(unsafe_code, reason = "operands and outputs are raw memory, and vector instructions are chosen at run time")]
+
+use super::isa::Isa;
+use super::routine::pick;
+use crate::codegen::geometry::{Access, offset};
+use crate::codegen::kernel::{Inst, Kernel, Kind, Source};
+use crate::codegen::{Geometry, Lanes, Part, Pointers};
+use crate::ir::DType;
+use crate::ir::scalar::Prim;
+
+/// Copies `n` elements whose first is at `from`. Sound if these can be read and written, and are aligned.
+type Mover = unsafe fn(from: *const u8, to: *mut u8, n: usize);
+
+/// A kernel with one output, whose elements are those of an operand or all the same.
+#[derive(Debug)]
+pub(super) struct Copying {
+    /// Bytes of an element.
+    bytes: usize,
+    origin: Origin,
+    backwards: Mover,
+    repeated: Mover,
+}
+
+/// Where elements come from.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// An operand.
+    Operand(u16),
+    /// A literal, as an element has it in memory, and zeros.
+    Literal([u8; 8]),
+}
+
+impl Copying {
+    /// The copy that a kernel is, if it is one.
+    pub(super) fn of(isa: Isa, kernel: &Kernel, lanes: Lanes) -> Option<Copying> {
+        let [output] = &kernel.outputs[..] else { return None };
+        let (stored, bytes) = (kernel.inst(output.value), output.dtype.size());
+        let origin = match stored.kind {
+            Kind::Load(slot) => {
+                let operand = &kernel.operands[usize::from(slot)];
+                let is_moved = operand.source == Source::Memory && operand.dtype == output.dtype;
+                is_moved.then_some(Origin::Operand(slot))?
+            }
+            Kind::Prim(Prim::Select) => Origin::Literal(literal(kernel, stored, output.dtype)?),
+            Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => return None,
+        };
+        let [backwards, repeated] = match bytes {
+            1 => movers::<u8>(isa),
+            2 => movers::<u16>(isa),
+            4 => movers::<u32>(isa),
+            8 => movers::<u64>(isa),
+            _ => return None,
+        };
+        (lanes == Lanes::Inner).then_some(Copying { bytes, origin, backwards, repeated })
+    }
+
+    /// Copies one part of a launch, if its rows are such.
+    ///
+    /// # Safety
+    /// As for [`VmProgram::run`](super::VmProgram::run) of the kernel that this was made of.
+    pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) -> bool {
+        let [output] = &geometry.outputs[..] else { return false };
+        if geometry.inner.len() > 1 || geometry.lane_stride(output) != self.bytes {
+            return false;
+        }
+        let still = Access { rows: geometry.rows.iter().map(|_| 0).collect(), ..Access::default() };
+        let (operand, memory) = match &self.origin {
+            &Origin::Operand(slot) => (&geometry.operands[usize::from(slot)], pointers.operands[usize::from(slot)]),
+            Origin::Literal(element) => (&still, element.as_ptr()),
+        };
+        let (apart, n) = (geometry.lane_stride(operand), part.lanes.len());
+        // The first element in memory is the last one of a row that is walked backwards.
+        let (first, mover): (usize, Mover) = match apart {
+            _ if apart == self.bytes => (part.lanes.start, forwards),
+            _ if apart == self.bytes.wrapping_neg() => (part.lanes.end.wrapping_sub(1), self.backwards),
+            0 => (part.lanes.start, self.repeated),
+            _ => return false,
+        };
+        // Forwards, bytes are copied.
+        let n = if apart == self.bytes { n * self.bytes } else { n };
+        let start = |access: &Access, row: usize, lane: usize| {
+            let row = offset(&geometry.rows, &access.rows, row);
+            let lane = lane.wrapping_mul(geometry.lane_stride(access));
+            (access.base as usize).wrapping_add(row).wrapping_add(lane)
+        };
+        for row in part.outer.clone().take_while(|_| n > 0) {
+            let from = memory.wrapping_add(start(operand, row, first));
+            let to = pointers.outputs[0].wrapping_add(start(output, row, part.lanes.start));
+            // SAFETY: the caller vouches for the elements of both.
+            unsafe { mover(from, to, n) }
+        }
+        true
+    }
+}
+
+/// The literal that `select` is in either case, as an element of `dtype` in memory. Those of 16-bit floats are rounded
+/// first, so they are left out.
+fn literal(kernel: &Kernel, select: &Inst, dtype: DType) -> Option<[u8; 8]> {
+    // Other instructions may find a value out of range.
+    let is_plain =
+        |inst: &Inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_) | Kind::Prim(Prim::Eq | Prim::Select));
+    let &[_, one, other] = &select.args[..] else { return None };
+    let Kind::Lit(literal) = kernel.inst(one).kind else { return None };
+    let mut element = [0; 8];
+    match dtype {
+        DType::F16 | DType::BF16 => return None,
+        DType::Bool | DType::U8 | DType::I8 => element[..1].copy_from_slice(&(literal.bits as u8).to_ne_bytes()),
+        DType::I16 => element[..2].copy_from_slice(&(literal.bits as u16).to_ne_bytes()),
+        DType::I32 | DType::F32 => element[..4].copy_from_slice(&(literal.bits as u32).to_ne_bytes()),
+        DType::I64 | DType::F64 => element.copy_from_slice(&literal.bits.to_ne_bytes()),
+        DType::Complex64 | DType::Complex128 => DType::not_in_kernels(),
+    }
+    (one == other && kernel.insts.iter().all(is_plain)).then_some(element)
+}
+
+/// # Safety
+/// See [`Mover`]; elements are bytes. Both may be the same.
+unsafe fn forwards(from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe { std::ptr::copy(from, to, n) }
+}
+
+/// The movers of elements of a size: backwards, and one element repeated.
+fn movers<T: Copy>(isa: Isa) -> [Mover; 2] {
+    [pick!(self, isa, backwards::<T>), pick!(self, isa, repeated::<T>)]
+}
+
+/// Instantiates the loops for one instruction set.
+macro_rules! level {
+    ($level:ident $(, $feature:literal)?) => {
+        mod $level {
+            /// # Safety
+            /// See [`super::Mover`]; the two do not overlap.
+            $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn backwards<T: Copy>(from: *const u8, to: *mut u8, n: usize) {
+                // SAFETY: the caller vouches for the elements.
+                let (from, to) = unsafe {
+                    (std::slice::from_raw_parts(from.cast::<T>(), n), std::slice::from_raw_parts_mut(to.cast::<T>(), n))
+                };
+                to.iter_mut().zip(from.iter().rev()).for_each(|(to, &from)| *to = from);
+            }
+
+            /// # Safety
+            /// See [`super::Mover`]; only the first element is read, and need not be aligned.
+            $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn repeated<T: Copy>(from: *const u8, to: *mut u8, n: usize) {
+                // SAFETY: the caller vouches for the elements.
+                unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), n).fill(from.cast::<T>().read_unaligned()) }
+            }
+        }
+    };
+}
+
+level!(baseline);
+#[cfg(target_arch = "x86_64")]
+level!(avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+level!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of a size, as they are and as a mover leaves them.
+    fn moved<T: Copy + PartialEq + std::fmt::Debug>(isa: Isa, numbers: &[T]) {
+        let [backwards, repeated] = movers::<T>(isa);
+        for n in (0..numbers.len()).step_by(7) {
+            let mut to = numbers.to_vec();
+            let from = numbers.as_ptr().cast::<u8>();
+            // SAFETY: both have at least `n` elements, and one where `n` is 0.
+            unsafe { backwards(from, to.as_mut_ptr().cast(), n) };
+            let reversed: Vec<T> = numbers[..n].iter().rev().copied().collect();
+            assert_eq!((&to[..n], &to[n..]), (&reversed[..], &numbers[n..]), "{isa:?}");
+            // SAFETY: as above.
+            unsafe { repeated(from, to.as_mut_ptr().cast(), n) };
+            assert_eq!((&to[..n], &to[n..]), (&vec![numbers[0]; n][..], &numbers[n..]), "{isa:?}");
+        }
+    }
+
+    #[test]
+    fn elements_of_every_size_are_moved() {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            moved(isa, &(0..200).collect::<Vec<u8>>());
+            moved(isa, &(0..200).map(|n| n * 301).collect::<Vec<u16>>());
+            moved(isa, &(0..200).map(|n| n * 70_001).collect::<Vec<u32>>());
+            moved(isa, &(0..200).map(|n| n * 0x1_0000_0003).collect::<Vec<u64>>());
+        }
+    }
+}
