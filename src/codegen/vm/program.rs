@@ -17,6 +17,7 @@ use crate::codegen::fold::FoldValue;
 use crate::codegen::kernel::{Kernel, Level};
 use crate::codegen::{Class, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Part, Pointers};
 use crate::error::{Reason, TierLimit};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Scratch bytes that the tiles of one list should fit: they share the first-level cache with operands.
@@ -28,8 +29,12 @@ const PARTIAL_BUDGET: usize = 512 << 10;
 const BUFFER_LIMIT: usize = 32 << 20;
 /// Most lanes of a tile.
 const MAX_TILE: usize = 4096;
-/// The same without folds: the hardware prefetcher fetches about this much of a stream while a tile is computed.
+/// The same for what comes from memory, and without folds: the hardware prefetcher fetches about this much of a stream
+/// while a tile is computed.
 const MAX_STREAM_TILE: usize = 512;
+
+/// Bytes of several operands of a row that stay in a second-level cache.
+const MOST_CACHED: usize = 1 << 20;
 
 /// Rows of the patches that strided memory is walked in. Their lines stay in the caches, even if they map to few sets,
 /// until all rows that share them are done.
@@ -89,7 +94,18 @@ impl VmProgram {
         let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
         let crosswise = Crosswise::of(kernel, lanes).filter(|_| is_strided);
         let copying = Copying::of(isa, kernel, lanes);
-        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, copying, splits, is_strided, gatherable, crosswise })
+        Ok(VmProgram {
+            lanes,
+            n_outputs,
+            kept,
+            recomputing,
+            direct,
+            copying,
+            splits,
+            is_strided,
+            gatherable,
+            crosswise,
+        })
     }
 
     /// The launch with everything but the pointers precomputed, if it is one routine over one row of few elements.
@@ -330,7 +346,13 @@ impl VmProgram {
             tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
         }
         // Powers of two keep tiles aligned with the blocks of a fold.
-        let most = if plan.folds.is_empty() { MAX_STREAM_TILE } else { MAX_TILE };
+        let streams = || {
+            let strides = geometry.operands.iter().map(|access| geometry.lane_stride(access) as isize);
+            let moving: SmallVec<[usize; 8]> = strides.map(isize::unsigned_abs).filter(|&stride| stride > 0).collect();
+            moving.len() > 1 && moving.iter().sum::<usize>().saturating_mul(n_inner) > MOST_CACHED
+        };
+        let is_stream = plan.folds.is_empty() || self.lanes == Lanes::Inner && streams();
+        let most = if is_stream { MAX_STREAM_TILE } else { MAX_TILE };
         let tile = 1 << tile.clamp(BLOCK, most).ilog2();
         (plan, lanes.clamp(1, tile).next_multiple_of(BLOCK))
     }
