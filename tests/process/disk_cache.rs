@@ -79,8 +79,9 @@ impl Drop for Kept {
     }
 }
 
+/// A kernel of one file: rows are too short to be packed.
 fn small() -> Case {
-    place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50])
+    place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[12])
 }
 
 /// A different kernel for each number; some are longer than others.
@@ -94,7 +95,7 @@ fn numbered(n: usize) -> Case {
     let scaled = (0..=n % 9).fold(x, scale);
     let sum = b.fold(Combine::Sum, &[scaled]);
     b.output(DType::F32, sum);
-    place(&mut Random::new(n as u64), b.kernel, &[2], &[50])
+    place(&mut Random::new(n as u64), b.kernel, &[2], &[12])
 }
 
 /// Compiles for the machine's best instruction set, and compares with the interpreter.

@@ -37,7 +37,54 @@ pub(crate) fn rows() -> Vec<(String, Graph)> {
             graphs.push((format!("{dtype} and {other} [{all}]"), graph));
         }
     }
+    graphs.extend(apart());
+    graphs.extend(groups());
     graphs
+}
+
+/// Folds of operands whose elements are a few apart, which are packed from a certain length on.
+fn apart() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8] {
+        for (apart, n) in [(2, 1), (3, 15), (4, 16), (2, 17), (3, 100), (5, 100), (2, 1000), (4, 9000)] {
+            let text = format!(
+                "n0 = input: {dtype}[3,{n}:{},{apart}]
+                 n1 = input: {dtype}[3,{n}]
+                 n2 = mul(n0, n1): {dtype}[3,{n}]
+                 n3 = amax(n2; [1], true): {dtype}[3,1]
+                 n4 = sub(n2, n3; 1): {dtype}[3,{n}]
+                 n5 = argmax(n4; 1, false): i64[3]
+                 return n4, n3, n5",
+                n * apart
+            );
+            graphs.push((format!("{n} elements of {dtype}, {apart} apart"), parsed(&text)));
+        }
+    }
+    graphs
+}
+
+/// Groups of channels with a weight per channel: only the weights are packed.
+fn groups() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for (dtype, other) in [(DType::F32, DType::F32), (DType::F64, DType::BF16)] {
+        for (rows, channels, plane) in [(1, 2, 1), (3, 4, 50), (20, 2, 9), (5, 3, 7000)] {
+            let all = format!("{rows},{channels},{plane}");
+            let text = format!(
+                "n0 = input: {dtype}[{all}]
+                 n1 = input: {other}[1,{channels},1]
+                 n2 = sum(n0; [1, 2], true, none): {dtype}[{rows},1,1]
+                 n3 = sub(n0, n2; 1): {dtype}[{all}]
+                 n4 = mul(n3, n1): {dtype}[{all}]
+                 return n4, n2"
+            );
+            graphs.push((format!("groups of {dtype} [{all}]"), parsed(&text)));
+        }
+    }
+    graphs
+}
+
+fn parsed(text: &str) -> Graph {
+    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// Graphs of several piecewise values, and how many steps they need.

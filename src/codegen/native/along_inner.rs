@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
 use super::codes::Codes;
-use super::deinterleaved::{self, Deinterleave, deinterleaved};
+use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch;
@@ -13,12 +13,16 @@ use super::staged::StagedCode;
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
-use crate::codegen::geometry::{Class, Geometry, Lanes};
-use crate::codegen::kernel::Kernel;
+use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
+use crate::codegen::kernel::{Kernel, Operand, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
+
+/// Elements of a row of a fold that is packed because they are a few apart.
+const PACKED_LANES: RangeInclusive<usize> = 16..=1 << 16;
 
 /// A kernel compiled for one set of access classes.
 pub(super) struct AlongInner {
@@ -70,8 +74,9 @@ impl AlongInner {
     /// # Safety
     /// As for [`super::NativeProgram::run`].
     pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
-        let is_packed = self.codes.shape.has_folds && geometry.inner.len() > 1;
         let gathers = !self.codes.shape.gathers.is_empty();
+        let is_packed =
+            self.codes.shape.has_folds && (geometry.inner.len() > 1 || !gathers && self.packs_near(geometry));
         if gathers && (is_packed || gathers::has_empty(geometry)) {
             // SAFETY: passed on from the caller.
             return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
@@ -123,6 +128,19 @@ impl AlongInner {
         let code = self.codes.storing(stores, kernel);
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
         unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part, faults) }
+    }
+
+    /// Whether the rows of a fold are packed because elements are a few apart: vectors copy faster than they gather.
+    fn packs_near(&self, geometry: &Geometry) -> bool {
+        if !self.codes.classes.contains(&Class::Strided) || !PACKED_LANES.contains(&geometry.n_inner()) {
+            return false;
+        }
+        let is_near = |(operand, access): (&Operand, &Access)| {
+            let bytes = operand.dtype.size();
+            let apart = (geometry.lane_stride(access) as isize).unsigned_abs();
+            operand.source == Source::Iota || geometry.class(access, bytes) != Class::Strided || apart <= NEAR * bytes
+        };
+        self.kernel.operands.iter().zip(&geometry.operands).all(is_near)
     }
 
     /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.

@@ -34,7 +34,7 @@ pub(in crate::codegen) enum Deinterleave {
 }
 
 /// Most elements from one of a near operand to the next.
-const NEAR: usize = 4;
+pub(super) const NEAR: usize = 4;
 
 /// Fewest neighbouring columns that are transposed together, however far their elements are apart.
 const LEAST_COLUMNS: usize = 4;

@@ -2,7 +2,8 @@
 //!
 //! The order of a fold counts elements across all inner loops, so a vector would have to cross every end of the last
 //! one. Folding over, say, the first and the last dimension of three is rare enough for a copy, which stays in cache.
-//! The code is that of the same kernel with contiguous operands and outputs. It is compiled on first use.
+//! The code is that of the same kernel with contiguous operands and outputs. It is compiled on first use. What is
+//! contiguous in memory already is not copied: in a group norm only the weights are, which have a number per channel.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
@@ -10,7 +11,7 @@ use super::code::Code;
 use super::deinterleaved;
 use super::launch::{self, LaunchShape, row_offset};
 use super::{Compile, Manner};
-use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
+use crate::codegen::geometry::{Access, Class, Geometry, Lanes, is_dense as dense};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::error::Reason;
@@ -99,15 +100,25 @@ impl Packed {
         let base = lines.as_mut_ptr();
         // SAFETY: buffers start inside `lines`, which outlives every use of them.
         let line = |index: usize| unsafe { base.add(if index == 0 { 0 } else { ends[index - 1] }) }.cast::<u8>();
-        let packed_rows = self.packed_rows(most, n_inner);
-        let operand_lines: SmallVec<[*const u8; 8]> =
+        let in_place = self.in_place(geometry, most);
+        let packed_rows = self.packed_rows(geometry, most, &in_place);
+        let mut operand_lines: SmallVec<[*const u8; 8]> =
             (0..self.operands.len()).map(|slot| line(slot).cast_const()).collect();
-        let output_lines: SmallVec<[*mut u8; 4]> =
+        let mut output_lines: SmallVec<[*mut u8; 4]> =
             (0..self.outputs.len()).map(|slot| line(self.operands.len() + slot)).collect();
         for first in part.outer.clone().step_by(most) {
             let rows = first..part.outer.end.min(first + most);
+            let first_row = |access: &Access| row_offset(&geometry.rows, access, first) as usize;
+            for (slot, access) in geometry.operands.iter().enumerate().filter(|&(slot, _)| in_place[slot]) {
+                operand_lines[slot] = pointers.operands[slot].wrapping_add(first_row(access));
+            }
+            for (slot, access) in geometry.outputs.iter().enumerate() {
+                if in_place[self.operands.len() + slot] {
+                    output_lines[slot] = pointers.outputs[slot].wrapping_add(first_row(access));
+                }
+            }
             for (slot, (operand, access)) in self.operands.iter().zip(&geometry.operands).enumerate() {
-                if !self.is_read[slot] {
+                if !self.is_read[slot] || in_place[slot] {
                     continue;
                 }
                 let (bytes, step) = (operand.bytes, row_bytes(operand));
@@ -136,12 +147,16 @@ impl Packed {
                 });
             }
             let lines = Pointers { operands: &operand_lines, outputs: &output_lines };
-            // SAFETY: every access of `packed_rows` is a buffer of so many rows.
+            // SAFETY: every access of `packed_rows` is a buffer of so many rows, or these rows in memory, for which the
+            // caller vouches.
             unsafe {
                 let part = Part { outer: 0..rows.len(), lanes: 0..n_inner };
                 launch::run(&self.code, &self.shape, &packed_rows, lines, &part, &Faults::new());
             }
             for (slot, (output, access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
+                if in_place[self.operands.len() + slot] {
+                    continue;
+                }
                 let (bytes, step, once) = (output.bytes, row_bytes(output), output.is_once);
                 let still = access.inner.iter().all(|&stride| stride == 0);
                 let sizes = if once && still { &[] } else { &geometry.inner[..] };
@@ -162,19 +177,36 @@ impl Packed {
         }
     }
 
-    /// The geometry of so many packed rows, which follow each other in each buffer.
-    fn packed_rows(&self, count: usize, n_inner: usize) -> Geometry {
-        let access = |line: &Line| Access {
-            rows: smallvec![line.width(n_inner) * line.bytes],
-            inner: smallvec![if line.is_once { 0 } else { line.bytes }],
-            base: 0,
-            gather: None,
+    /// For each operand, then each output, whether rows are contiguous in memory. Several at a time must be evenly
+    /// apart.
+    fn in_place(&self, geometry: &Geometry, count: usize) -> SmallVec<[bool; 12]> {
+        let is_even = count == 1 || geometry.rows.len() <= 1;
+        let accesses = geometry.operands.iter().chain(&geometry.outputs);
+        let is_dense = |(line, access): (&Line, &Access)| {
+            is_even && !line.is_iota && !line.is_once && dense(geometry.inner.iter().zip(&access.inner), line.bytes)
         };
+        self.operands.iter().chain(&self.outputs).zip(accesses).map(is_dense).collect()
+    }
+
+    /// The geometry of so many packed rows, which follow each other in each buffer, or are as far apart as in memory.
+    fn packed_rows(&self, geometry: &Geometry, count: usize, in_place: &[bool]) -> Geometry {
+        let n_inner = geometry.n_inner();
+        let access = |((line, access), &in_place): ((&Line, &Access), &bool)| {
+            let in_memory = access.rows.last().copied().unwrap_or(0);
+            let row = if in_place { in_memory } else { line.width(n_inner) * line.bytes };
+            Access {
+                rows: smallvec![row],
+                inner: smallvec![if line.is_once { 0 } else { line.bytes }],
+                base: 0,
+                gather: None,
+            }
+        };
+        let (of_operands, of_outputs) = in_place.split_at(self.operands.len());
         Geometry {
             rows: smallvec![count],
             inner: smallvec![n_inner],
-            operands: self.operands.iter().map(access).collect(),
-            outputs: self.outputs.iter().map(access).collect(),
+            operands: self.operands.iter().zip(&geometry.operands).zip(of_operands).map(access).collect(),
+            outputs: self.outputs.iter().zip(&geometry.outputs).zip(of_outputs).map(access).collect(),
             lanes: Lanes::Inner,
         }
     }
