@@ -234,6 +234,16 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
     graph.cast(y, out).and_then(|node| dense(graph, node))
 }
 
+/// `sum(a * b)`. An element of a matrix product is one chain of dependent additions. A sum has many accumulators, so it
+/// is faster.
+pub fn dot(graph: &mut Graph, args: &[NodeId], _: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    let (a, b) = (widened(graph, args[0])?, widened(graph, args[1])?);
+    let product = binary(graph, Op::Mul, a, b)?;
+    let sum = sum(graph, product, &[0].into_iter().collect(), false)?;
+    graph.cast(sum, out)
+}
+
 /// `beta * term + alpha * (a @ b)`. Factors of 1 add no node, and a `beta` of 0 ignores the term. Factors of integer
 /// operands are rounded toward zero.
 pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {

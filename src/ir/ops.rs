@@ -856,6 +856,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
+                /// Inner product of two 1-d tensors of floats: a sum of products. 16-bit floats are summed in f32.
+                Dot = Row {
+                    name: "_dot",
+                    schema: Schema::Text("_dot(Tensor self, Tensor tensor) -> Tensor"),
+                    infer: infer::dot,
+                    meaning: Meaning::Decompose(decompose::dot),
+                    derivative: Derivative::Formula(products::dot),
+                };
                 /// `beta * self + alpha * (mat1 @ mat2)`.
                 Addmm { beta: Scalar = Scalar::Int(1), alpha: Scalar = Scalar::Int(1) } = Row {
                     name: "addmm",

@@ -172,9 +172,8 @@ fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if left.dim() != 1 || right.dim() != 1 || left.numel() != right.numel() {
         return Err(mismatch("dot", left, right, "both must be 1-dim and of one size"));
     }
-    // An element of a matrix product is one chain of dependent additions. A sum has many accumulators, so it is faster.
-    if left.dtype() == right.dtype() && matches!(left.dtype(), DType::F32 | DType::F64) {
-        return left.mul(right)?.sum_all();
+    if left.dtype() == right.dtype() && left.dtype().is_float() {
+        return call(Op::Dot, &[left, right], &[]);
     }
     unsafe_view(&left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?, &[])
 }

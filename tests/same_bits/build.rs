@@ -343,6 +343,15 @@ impl Builder {
 
     fn propose_composite(&mut self, op: Op) -> Option<NodeId> {
         match op {
+            Op::Dot => {
+                let a = self.find_float(|ty| ty.rank() == 1);
+                let sizes = [self.random.pick(&[0, 1, 7, 33, 300, 9000])];
+                let a = a.unwrap_or_else(|| self.strided_input(DType::F32, &sizes, Fill::Normal));
+                let ty = self.graph[a].ty.clone();
+                let b = self.find(|other| other.dtype == ty.dtype && other.sizes == ty.sizes);
+                let b = b.unwrap_or_else(|| self.strided_input(ty.dtype, &ty.sizes, Fill::Normal));
+                self.plain(op, &[a, b])
+            }
             Op::Addmm | Op::Baddbmm => {
                 let (a, b) = self.factors(if op == Op::Addmm { 2 } else { 3 })?;
                 let (left, right) = (self.graph[a].ty.clone(), self.graph[b].ty.clone());

@@ -21,6 +21,13 @@ pub fn addmm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.scaled(beta)), Some(a), Some(b)]
 }
 
+/// Of an inner product: those of each operand are the other one times the gradient.
+pub fn dot<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let [a, b] = [call.args[0], call.args[1]].map(|operand| operand.wide());
+    let grad = call.grad.wide();
+    smallvec![Some(grad * b), Some(grad * a)]
+}
+
 fn factors<'g>(call: &Backward<'g, '_>, a: Expr<'g>, b: Expr<'g>) -> [Expr<'g>; 2] {
     [call.grad.matmul(b.transposed()), a.transposed().matmul(call.grad)]
 }

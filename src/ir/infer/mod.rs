@@ -19,7 +19,7 @@ pub use pointwise::{
     clamp, clone, division, fill, gelu, hardtanh, masked_fill, one_dtype, pointwise, polygamma, power_of_number,
     row_major, scaled, second_leads, softshrink, to_copy,
 };
-pub use products::{addmm, bmm, mm};
+pub use products::{addmm, bmm, dot, mm};
 pub use reductions::{
     arg_extremum, extremum, layer_norm, logsumexp, mean, reduced_dims, softmax, softmax_data, sum, truth, var,
 };

@@ -1,5 +1,6 @@
 //! Types of the results of matrix products.
 
+use super::reductions::need_float;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, MmDtype};
 use crate::ir::dtype::DType;
@@ -15,6 +16,18 @@ pub fn mm(call: &Call<'_>) -> Result<TensorType> {
 /// The type of a batched matrix product of 3-d operands: `(b, m, k) @ (b, k, n)` gives `(b, m, n)`.
 pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product_into(call, 3)
+}
+
+/// The type of the inner product of two 1-d operands of floats: a 0-d tensor.
+pub fn dot(call: &Call<'_>) -> Result<TensorType> {
+    let [a, b] = [call.args[0], call.args[1]];
+    let dtype = product_dtype(call, a, b)?;
+    need_float(call.name(), dtype)?;
+    if a.rank() != 1 || a.sizes != b.sizes {
+        let what = format!("shapes {:?} and {:?} cannot be multiplied", &a.sizes[..], &b.sizes[..]);
+        return Err(Error::shape(call.name(), what, "both must be 1-d and of one size"));
+    }
+    Ok(TensorType::contiguous(dtype, &[]))
 }
 
 /// The type of a matrix product plus a term that broadcasts to it.

@@ -82,7 +82,7 @@ pub fn truth(call: &Call<'_>) -> Result<TensorType> {
     reduced(call, dtype)
 }
 
-fn need_float(op: &str, dtype: DType) -> Result<()> {
+pub(super) fn need_float(op: &str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         return Ok(());
     }
