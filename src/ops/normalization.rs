@@ -300,8 +300,14 @@ pub(crate) fn by_channel(value: &Tensor, x: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn affine(y: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
-    let y = weight.map_or_else(|| Ok(y.clone()), |weight| y.mul(by_channel(&widened(weight)?, y)?))?;
-    bias.map_or_else(|| Ok(y.clone()), |bias| y.add(by_channel(&widened(bias)?, &y)?))
+    let widened = |parameter: &Tensor| by_channel(&widened(parameter)?, y);
+    match (weight, bias) {
+        // One pass over the elements.
+        (Some(weight), Some(bias)) => widened(bias)?.addcmul(y, &widened(weight)?, 1),
+        (Some(weight), None) => y.mul(widened(weight)?),
+        (None, Some(bias)) => y.add(widened(bias)?),
+        (None, None) => Ok(y.clone()),
+    }
 }
 
 /// An empty tensor on the device of another one.
