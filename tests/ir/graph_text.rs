@@ -364,6 +364,11 @@ const CASES: &[RuleCase] = &[
             "n0 = input: f32[1]\n n1 = expand(n0; [3], false): f32[3:0]",
         ],
     ),
+    (
+        "permute(x, own order) = x",
+        "n0 = input: f32[2,3]\n n1 = permute(n0; [0, -1]): f32[2,3]",
+        &["n0 = input: f32[3,3]\n n1 = permute(n0; [1, 0]): f32[3,3:1,3]"],
+    ),
 ];
 
 fn rule_case(text: &str) -> Graph {

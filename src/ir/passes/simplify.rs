@@ -7,7 +7,7 @@
 //!
 //! Values that a window of memory reads are not simplified: a rule keeps elements, but not their layout.
 
-use crate::ir::attrs::{Add, Along, Attributes};
+use crate::ir::attrs::{Add, Along, Attributes, Dims};
 use crate::ir::entity::SideTable;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::op::Op;
@@ -81,6 +81,16 @@ pub static RULES: &[Rewrite] = &[
             | Meaning::Fill
             | Meaning::Range
             | Meaning::Routine(_) => None,
+        },
+    },
+    Rewrite {
+        name: "permute(x, own order) = x",
+        apply: |g, node, args| {
+            when(node, Op::Permute)?;
+            let rank = node.ty.rank() as i64;
+            let in_order = |(at, dim): (i64, &i64)| dim.rem_euclid(rank) == at;
+            let dims = Dims::read(&node.attrs).dims;
+            same_type(g, node, args[0]).filter(|_| (0..).zip(dims.iter()).all(in_order))
         },
     },
 ];
