@@ -10,7 +10,7 @@ use crate::exported::model::{Model, Size, TensorMeta, set, string, tensor_meta};
 use crate::formats::file::{Mapped, shown};
 use crate::formats::json::{Bad, Reader};
 use crate::formats::zip::{Member, members};
-use crate::ir::Layout;
+use crate::ir::{DType, Layout};
 use crate::ops::memory::adopt;
 use crate::tensor::handle::Tensor;
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ use std::collections::btree_map::Entry;
 
 /// Most bytes that packed members may have when they are unpacked.
 const MAX_UNPACKED: usize = 1 << 36;
+/// Most tensors over one member that is copied for each of them. Views of one memory are few, and these are read as a
+/// whole for each.
+const MAX_COPIES: usize = 64;
 /// Where a tensor lies that belongs to the state of the module, and one that the export found elsewhere.
 const FOLDERS: [&str; 2] = ["data/weights", "data/constants"];
 
@@ -101,6 +104,7 @@ impl Contents<'_> {
     ) -> Result<()> {
         let payloads = payloads(&self.text(config)?).map_err(|bad| self.bad(config, &bad))?;
         let mut same: BTreeMap<String, Tensor> = BTreeMap::new();
+        let mut copies: BTreeMap<String, usize> = BTreeMap::new();
         for (name, payload) in payloads {
             if payload.is_pickled {
                 pickled.push(name);
@@ -110,7 +114,8 @@ impl Contents<'_> {
             let tensor = match same.entry(key) {
                 Entry::Occupied(entry) => entry.get().clone(),
                 Entry::Vacant(entry) => {
-                    let tensor = self.tensor(&format!("{folder}/{}", payload.path), &payload.meta);
+                    let n_copies = copies.entry(payload.path.clone()).or_default();
+                    let tensor = self.tensor(&format!("{folder}/{}", payload.path), &payload.meta, n_copies);
                     let tensor = tensor.map_err(|what| self.file.fail(format!("tensor {}: {what}", shown(&name))))?;
                     entry.insert(tensor).clone()
                 }
@@ -122,13 +127,20 @@ impl Contents<'_> {
         Ok(())
     }
 
-    fn tensor(&self, path: &str, meta: &TensorMeta) -> Result<Tensor, String> {
+    /// A tensor over a member, of which so many copies were made.
+    fn tensor(&self, path: &str, meta: &TensorMeta, n_copies: &mut usize) -> Result<Tensor, String> {
         let member = self.members.get(path).ok_or_else(|| format!("its member {} is missing", shown(path)))?;
         let dtype = meta.dtype.ok_or("its dtype is not supported")?;
         let layout = layout(meta).ok_or("its sizes, strides or offset are no numbers")?;
         let say = |error: crate::Error| error.to_string();
-        let at = member.range.start;
-        let tensor = if member.is_deflated || !self.file.is_aligned(at, dtype) {
+        let is_copied = member.is_deflated || !self.file.is_aligned(member.range.start, dtype);
+        // Truth values are read to see whether they are some.
+        *n_copies += usize::from(is_copied || dtype == DType::Bool);
+        if *n_copies > MAX_COPIES {
+            let hint = "write the archive with members that are stored and aligned, as torch.export.save does";
+            return Err(format!("its member {} is copied for more than {MAX_COPIES} tensors; {hint}", shown(path)));
+        }
+        let tensor = if is_copied {
             let bytes = member.unpacked(self.file.bytes())?;
             adopt("load", Foreign::from(bytes), dtype, &layout).map_err(say)?
         } else {

@@ -337,7 +337,10 @@ impl Inner {
                 InputSpec::Token => Given::Constant(Value::None),
             });
         }
-        let position = |of: &str| users.iter().position(|user| user.name == of).ok_or(format!("no input is {of:?}"));
+        // Of inputs with the same name, the first one counts.
+        let places: BTreeMap<&str, usize> =
+            users.iter().enumerate().rev().map(|(at, user)| (user.name.as_str(), at)).collect();
+        let position = |of: &str| places.get(of).copied().ok_or(format!("no input is {of:?}"));
         let taken = |spec: OutputSpec| {
             Ok::<_, String>(match spec {
                 OutputSpec::User => Taken::Returned,

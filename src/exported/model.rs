@@ -340,11 +340,20 @@ fn name(reader: &mut Reader<'_>) -> Parsed<String> {
 
 /// `{"as_tensor": {"name": "x"}}` or `{"as_none": …}`.
 fn optional(reader: &mut Reader<'_>) -> Parsed<Option<String>> {
-    match argument(reader)? {
-        Arg::Name(name) => Ok(Some(name)),
-        Arg::None => Ok(None),
-        _ => Err(reader.bad("a tensor or none is expected")),
-    }
+    let mut found = None;
+    // Not `argument`, which would let these nest without an end.
+    reader.object(|reader, kind| {
+        found = Some(match &*kind {
+            "as_tensor" => Some(name(reader)?),
+            "as_none" => {
+                reader.skip()?;
+                None
+            }
+            _ => return Err(reader.bad("a tensor or none is expected")),
+        });
+        Ok(())
+    })?;
+    found.ok_or_else(|| reader.bad("an argument without a kind"))
 }
 
 /// `{"as_name": "s0"}`, `{"as_int": 2}` and their like.

@@ -3,14 +3,16 @@
 use crate::dispatch::key::grad_mode::no_grad;
 use crate::error::{Error, Result};
 use crate::formats::StateDict;
+use std::collections::BTreeSet;
 
 /// Compares the names of tensors with those that are wanted.
 ///
 /// # Errors
 /// Which names are missing or unknown.
 pub(super) fn compare_names(op: &str, wanted: &[&str], found: &StateDict) -> Result<()> {
+    let known: BTreeSet<&str> = wanted.iter().copied().collect();
     let missing: Vec<&str> = wanted.iter().filter(|name| !found.contains_key(**name)).copied().collect();
-    let unknown: Vec<&str> = found.keys().map(String::as_str).filter(|name| !wanted.contains(name)).collect();
+    let unknown: Vec<&str> = found.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let parts = [("missing", missing), ("unknown", unknown)];
     let listed: Vec<String> = parts
         .iter()

@@ -1,5 +1,6 @@
 //! Damaged and hostile files: each is loaded as some tensors, or is an error that names the file.
 
+use crate::archives::crc32;
 use crate::{Folder, check_error, effort, put};
 use opfuse::device::allocator;
 use opfuse::exported::Program;
@@ -184,13 +185,6 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
             }
         }
     }
-}
-
-/// The checksum of zip archives.
-fn crc32(bytes: &[u8]) -> u32 {
-    let step =
-        |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |s, _| (s >> 1) ^ (0xedb8_8320 & (!(s & 1) + 1)));
-    !bytes.iter().fold(!0, step)
 }
 
 /// Changes the text of an exported program, with checksums to match, and runs what can be loaded.

@@ -1,7 +1,10 @@
 //! Files of tensors: what is written is read back, NumPy's files are read, and damaged files are errors.
 
+#[path = "../common/archives.rs"]
+mod archives;
 #[path = "../common/bits.rs"]
 mod bits;
+mod bombs;
 mod damaged;
 #[path = "../common/effort.rs"]
 mod effort;
