@@ -21,6 +21,8 @@ use std::path::{Component, Path};
 const MAX_HEADER: usize = 100_000_000;
 /// Where elements begin is a multiple of this, so that mapped tensors are aligned like others.
 const ALIGNMENT: usize = 64;
+/// The key of the texts about a file, which no tensor has.
+const METADATA: &str = "__metadata__";
 /// Most dims of a tensor.
 const MAX_DIMS: usize = 64;
 
@@ -137,7 +139,7 @@ fn header_of(text: &str) -> Result<Header, Bad> {
     let (mut entries, mut metadata) = (BTreeMap::new(), BTreeMap::new());
     let mut reader = Reader::new(text);
     reader.object(|reader, name| {
-        if name == "__metadata__" {
+        if name == METADATA {
             return reader.object(|reader, key| {
                 let value = reader.string()?.into_owned();
                 metadata.insert(key.into_owned(), value);
@@ -233,18 +235,22 @@ fn shifted(mut entries: BTreeMap<String, Entry>, start: usize) -> BTreeMap<Strin
 /// stays as it was.
 ///
 /// # Errors
-/// If a tensor cannot be read, or the file cannot be written.
+/// If a tensor cannot be read or is called `__metadata__`, or the file cannot be written.
 pub fn save(path: impl AsRef<Path>, tensors: &StateDict, metadata: &BTreeMap<String, String>) -> Result<()> {
     let all: Vec<(&String, &Tensor)> = tensors.iter().collect();
     replace(path.as_ref(), |output| write(output, all, metadata))
 }
 
 fn write(output: &mut Output<'_>, mut all: Vec<(&String, &Tensor)>, metadata: &BTreeMap<String, String>) -> Result<()> {
+    if all.iter().any(|(name, _)| *name == METADATA) {
+        let what = format!("a tensor is called {METADATA}, which stands for texts about the file; rename it");
+        return Err(Error::argument("save", what));
+    }
     // Wide elements first, so that all are aligned.
     all.sort_by_key(|(name, tensor)| (std::cmp::Reverse(tensor.dtype().size()), *name));
     let mut header = String::from("{");
     if !metadata.is_empty() {
-        header.push_str("\"__metadata__\":{");
+        let _ = write!(header, "\"{METADATA}\":{{");
         separated(&mut header, metadata, |header, (key, value)| {
             write_string(header, key);
             header.push(':');

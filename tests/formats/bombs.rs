@@ -2,9 +2,9 @@
 
 use crate::archives::{Member, archive, deflated_zeros, of_packed};
 use crate::{Folder, check_error, put};
-use opfuse::Result;
 use opfuse::exported::Program;
-use opfuse::formats::npz;
+use opfuse::formats::{npz, safetensors};
+use opfuse::{DType, Result, StateDict, Tensor};
 
 /// The graph of a small program, and where its tensors are.
 fn texts() -> (String, String) {
@@ -94,5 +94,18 @@ fn many_written_inputs_take_no_time() -> Result<()> {
     let start = std::time::Instant::now();
     assert_eq!(Program::load(&path)?.inputs().len(), N);
     assert!(start.elapsed().as_secs() < 10, "it took {:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
+fn no_tensor_has_the_name_of_the_metadata() -> Result<()> {
+    let folder = Folder::new("metadata");
+    let path = folder.file("x");
+    let tensors = StateDict::from([("__metadata__".to_owned(), Tensor::zeros(&[2], DType::F32)?)]);
+    let refusal = safetensors::save(&path, &tensors, &Default::default()).expect_err("it is no name").to_string();
+    assert!(refusal.contains("__metadata__") && refusal.contains("rename"), "{refusal}");
+    assert!(!path.exists(), "a file that cannot be loaded was left");
+    npz::save(&path, &tensors)?;
+    assert!(npz::load(&path)?.contains_key("__metadata__"));
     Ok(())
 }
