@@ -3,7 +3,8 @@
 //! By default they take minutes. `OPFUSE_TEST_LONG=1` runs what is slow, as CI does: all random cases, planted bugs and
 //! the long suites of the emulator. `OPFUSE_TEST_LONG=all` also runs every layout and every golden call on the fakes of
 //! CUDA, which takes hours. `OPFUSE_FUZZ=n` sets how many cases each random test has, `OPFUSE_FIRST_SEED=n`
-//! sets the first seed, and `OPFUSE_SEED=n` runs the case of one seed alone.
+//! sets the first seed, and `OPFUSE_SEED=n` runs the case of one seed alone. `OPFUSE_FUZZ_TARGETS=npy_file,npz_file`
+//! names the parsers that are fuzzed.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
@@ -42,6 +43,16 @@ pub(crate) fn seeds(short: u64, long: u64) -> Range<u64> {
 pub(crate) fn seeds_below(count: u64) -> Range<u64> {
     let first = number("OPFUSE_FIRST_SEED").unwrap_or(0);
     number("OPFUSE_SEED").map_or(first..first + count, |seed| seed..seed + 1)
+}
+
+/// The seed of a random test whose cases are drawn from one stream of numbers.
+pub(crate) fn first_seed(otherwise: u64) -> u64 {
+    number("OPFUSE_FIRST_SEED").unwrap_or(otherwise)
+}
+
+/// Whether a parser is among those that are fuzzed: all, or those that `OPFUSE_FUZZ_TARGETS` names.
+pub(crate) fn is_fuzzed(name: &str) -> bool {
+    std::env::var("OPFUSE_FUZZ_TARGETS").map_or(true, |names| names.split(',').any(|one| one == name))
 }
 
 /// Whether the environment says which random cases run.

@@ -2,9 +2,16 @@
 //!
 //! No bytes make a parser panic. What it accepts has a text that leads to the same value again. Work is bounded by the
 //! number of bytes. `tests/ir/parsers.rs` calls these functions on mutated seeds, and the crate in `fuzz` calls them
-//! under libFuzzer.
+//! under libFuzzer. Readers of files of tensors are in `readers`.
 
 #![allow(dead_code, reason = "a fuzzer calls one of them")]
+
+#[path = "archives.rs"]
+pub(crate) mod archives;
+#[path = "bits.rs"]
+pub(crate) mod bits_of;
+#[path = "readers.rs"]
+pub(crate) mod readers;
 
 use opfuse::dispatch::{OperatorName, Schema};
 use opfuse::internals::codegen::disk::{packed, unpacked};
@@ -19,7 +26,7 @@ use std::str::{FromStr, from_utf8};
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub(crate) const TARGETS: [Target; 7] = [
+pub(crate) const TARGETS: [Target; 13] = [
     ("graph_text", graph_text),
     ("schema_text", schema_text),
     ("cache_file", cache_file),
@@ -27,6 +34,12 @@ pub(crate) const TARGETS: [Target; 7] = [
     ("device_text", device_text),
     ("einsum_text", einsum_text),
     ("report_json", report_json),
+    ("safetensors_file", readers::safetensors_file),
+    ("safetensors_index", readers::safetensors_index),
+    ("npy_file", readers::npy_file),
+    ("npz_file", readers::npz_file),
+    ("exported_file", readers::exported_file),
+    ("exported_text", readers::exported_text),
 ];
 
 /// The most elements of a value of a graph that goes through the passes, which compute constants.

@@ -6,6 +6,7 @@ mod absurd;
 mod effort;
 mod graph_text;
 mod math_accuracy;
+mod mutations;
 #[path = "../common/panics.rs"]
 mod panics;
 mod parsers;
