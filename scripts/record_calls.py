@@ -652,6 +652,53 @@ def formulas():
     add("special_xlogy", rand(3), rand(3).abs())
 
 
+def pools_of_volumes():
+    for dtype in (*F, *HALVES):
+        # PyTorch adds gradients of halves up in halves.
+        options = {"no_grad": dtype in HALVES}
+        x, small = distinct(1, 3, 5, 4, 6, dtype=dtype), distinct(2, 4, 3, 5, dtype=dtype)
+        for op in ("max_pool3d", "max_pool3d_with_indices"):
+            add(op, x, [2, 2, 2], options=options)
+            add(op, x, [2], options=options)
+            add(op, x, [3, 2, 3], [2, 1, 2], [1, 1, 1], options=options)
+            add(op, small, [2, 1, 2], [1, 2, 3], [0, 0, 1], [2, 1, 3], options=options)
+            add(op, small, [3, 2, 3], [2, 2, 2], [1, 0, 1], [1, 1, 1], True, options=options)
+    # PyTorch has no means of halves over three dims on the CPU.
+    for dtype in F:
+        x, small = rand(1, 3, 5, 4, 6, dtype=dtype), rand(2, 4, 3, 5, dtype=dtype)
+        for inside in (True, False):
+            add("avg_pool3d", x, [2, 2, 2], [], [1, 0, 1], False, inside)
+            add("avg_pool3d", small, [3, 2, 3], [2, 2, 2], [1, 1, 1], True, inside)
+            add("avg_pool3d", small, [2, 1, 2], [1, 1, 1], [0], True, inside, 3)
+        add("avg_pool3d", x, [2])
+        add("avg_pool3d", x, [1, 2, 2], [2], 0, False, True, -2)
+    holes = rand(1, 2, 3, 3, 4)
+    holes[0, 0, 1, 1, 1] = holes[0, 1, 0] = NAN
+    holes[0, 1, 2] = -INF
+    one = rand(1, 1, 1, 1, 1)
+    for op in ("max_pool3d", "max_pool3d_with_indices", "avg_pool3d"):
+        add(op, holes, [2, 2, 2], [1, 1, 1], options={"no_grad": True})
+        add(op, one, [1, 1, 1])
+        # PyTorch takes means of no window that is larger than the input.
+        if op != "avg_pool3d":
+            add(op, one, [3, 3, 3], [1, 1, 1], [1, 1, 1])
+        add(op, transposed(rand(2, 3, 4, 4)), [2, 2, 3])
+        add(op, sliced(rand(2, 2, 3, 4, 3)), [2, 3, 2], [1, 1, 1])
+        for bad in ((rand(3, 4, 4), [2]), (one, [2, 2, 2]), (one, [2, 2]), (one, [0]), (one, [1], [0])):
+            add(op, *bad)
+        add(op, rand(1, 1, 4, 4, 4), [2], [2], [2])
+    add("avg_pool3d", rand(1, 1, 2, 2, 2), [2], [2], 0, False, True, 0)
+    for dtype in F:
+        x, options = distinct(2, 3, 4, 5, 4, dtype=dtype), {"no_grad": True}
+        places = torch.ops.aten.max_pool3d_with_indices(x, [2, 3, 2], [1, 2, 2], [1, 1, 0], [2, 1, 1], True)[1]
+        add("max_pool3d_with_indices_backward", rand(*places.shape, dtype=dtype), x, [2, 3, 2], [1, 2, 2], [1, 1, 0],
+            [2, 1, 1], True, places, options=options)
+        for inside, divisor in ((True, None), (False, None), (False, 5)):
+            sizes = torch.ops.aten.avg_pool3d(x, [2, 3, 2], [1, 2, 2], [1, 1, 0], True, inside, divisor).shape
+            add("avg_pool3d_backward", rand(*sizes, dtype=dtype), x, [2, 3, 2], [1, 2, 2], [1, 1, 0], True, inside,
+                divisor, options=options)
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -667,7 +714,7 @@ def main():
 
 def science():
     for subject in (order_statistics, searching, uniques, histograms, matrices, grids, closeness, decomposed, windows, samples, arranged,
-                    contracted, formulas):
+                    contracted, formulas, pools_of_volumes):
         subject()
 
 

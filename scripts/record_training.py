@@ -242,6 +242,8 @@ def layers():
         one(case, module, r(2, 6, 5, 4))
     one("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(3), r(2, 3, 7))
     one("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d((2, 3, 2)), r(1, 2, 5, 4, 3))
+    one("max_pool3d", nn.MaxPool3d(3, stride=2, padding=1), r(1, 2, 5, 4, 3))
+    one("avg_pool3d", nn.AvgPool3d(2, padding=1, count_include_pad=False), r(1, 2, 5, 4, 3))
     save_file(out, OUT / "layers.safetensors")
 
 

@@ -162,6 +162,13 @@ stateless! {
         /// Stride, padding, dilation.
         options: MaxPool
     } |x, layer| x.max_pool2d(layer.kernel.clone(), &layer.options);
+    /// The maximum of each window of `(N, C, D, H, W)`.
+    MaxPool3d {
+        /// The sizes of a window.
+        kernel: Dims,
+        /// Stride, padding, dilation.
+        options: MaxPool
+    } |x, layer| x.max_pool3d(layer.kernel.clone(), &layer.options);
     /// The mean of each window of `(N, C, L)`.
     AvgPool1d {
         /// The size of a window.
@@ -176,6 +183,13 @@ stateless! {
         /// Stride, padding, divisor.
         options: AvgPool
     } |x, layer| x.avg_pool2d(layer.kernel.clone(), &layer.options);
+    /// The mean of each window of `(N, C, D, H, W)`.
+    AvgPool3d {
+        /// The sizes of a window.
+        kernel: Dims,
+        /// Stride, padding, divisor.
+        options: AvgPool
+    } |x, layer| x.avg_pool3d(layer.kernel.clone(), &layer.options);
     /// The means of so many windows of equal size of `(N, C, L)`.
     AdaptiveAvgPool1d {
         /// The number of windows.
@@ -233,8 +247,10 @@ macro_rules! pools {
 pools! {
     MaxPool1d MaxPool;
     MaxPool2d MaxPool;
+    MaxPool3d MaxPool;
     AvgPool1d AvgPool;
     AvgPool2d AvgPool;
+    AvgPool3d AvgPool;
 }
 
 /// Height and width times the factors, rounded down.

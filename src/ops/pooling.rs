@@ -7,6 +7,7 @@
 use crate::device::Device;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
+use crate::dispatch::signature::Returns;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Convolution, Ints, MaxPoolIndex};
 use crate::ir::{Attrs, DType, Op, Scalar};
@@ -88,6 +89,15 @@ impl Default for MaxPool {
     }
 }
 
+impl MaxPool {
+    #[track_caller]
+    fn call<R: Returns>(&self, operator: &'static Composite, x: &Tensor, kernel: Dims) -> Result<R> {
+        let MaxPool { stride, padding, dilation, ceil_mode } = self;
+        let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
+        operator.call((x, kernel, stride, padding, dilation, *ceil_mode))
+    }
+}
+
 /// The options of [`Tensor::avg_pool2d`] and its variants. A list of one number is for all dims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvgPool {
@@ -109,6 +119,16 @@ impl Default for AvgPool {
     }
 }
 
+impl AvgPool {
+    /// Calls the operator over two or three dims.
+    #[track_caller]
+    fn call(&self, operator: &'static Composite, x: &Tensor, kernel: Dims) -> Result<Tensor> {
+        let AvgPool { stride, padding, ceil_mode, count_include_pad, divisor } = self;
+        let [kernel, stride, padding] = [&kernel, stride, padding].map(Dims::as_slice);
+        operator.call((x, kernel, stride, padding, *ceil_mode, *count_include_pad, *divisor))
+    }
+}
+
 /// Pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
     /// The maximum of each window of the last dim. NaN is the greatest. The input is `(N, C, L)` or `(C, L)`. `L`
@@ -119,10 +139,7 @@ impl Tensor {
     /// If the dtype is bool, or if the rank or a number does not fit.
     #[track_caller]
     pub fn max_pool1d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
-        let MaxPool { stride, padding, dilation, ceil_mode } = options;
-        let kernel = kernel.into();
-        let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL[0].call((self, kernel, stride, padding, dilation, *ceil_mode))
+        options.call(&MAX_POOL[0], self, kernel.into())
     }
 
     /// The maximum of each window of the last two dims. NaN is the greatest. The input is `(N, C, H, W)` or `(C, H,
@@ -132,10 +149,7 @@ impl Tensor {
     /// If the dtype is bool, or if the rank or a number does not fit.
     #[track_caller]
     pub fn max_pool2d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
-        let MaxPool { stride, padding, dilation, ceil_mode } = options;
-        let kernel = kernel.into();
-        let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
+        options.call(&MAX_POOL[1], self, kernel.into())
     }
 
     /// Like [`Tensor::max_pool2d`], and also returns the index (i64) of each maximum in its plane, row-major. Among
@@ -145,10 +159,27 @@ impl Tensor {
     /// If the dtype is bool, or if the rank or a number does not fit.
     #[track_caller]
     pub fn max_pool2d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
-        let MaxPool { stride, padding, dilation, ceil_mode } = options;
-        let kernel = kernel.into();
-        let [kernel, stride, padding, dilation] = [&kernel, stride, padding, dilation].map(Dims::as_slice);
-        MAX_POOL_WITH_INDICES[1].call((self, kernel, stride, padding, dilation, *ceil_mode))
+        options.call(&MAX_POOL_WITH_INDICES[1], self, kernel.into())
+    }
+
+    /// The maximum of each window of the last three dims. NaN is the greatest. The input is `(N, C, D, H, W)` or `(C,
+    /// D, H, W)`. `D`, `H` and `W` change like `L` in [`Tensor::max_pool1d`]. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
+    pub fn max_pool3d(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<Tensor> {
+        options.call(&MAX_POOL[2], self, kernel.into())
+    }
+
+    /// Like [`Tensor::max_pool3d`], and also returns the index (i64) of each maximum in its volume, row-major. Among
+    /// equal elements it is the first, among NaNs the last.
+    ///
+    /// # Errors
+    /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
+    pub fn max_pool3d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
+        options.call(&MAX_POOL_WITH_INDICES[2], self, kernel.into())
     }
 
     /// The mean of each window of the last dim. The input is `(N, C, L)` or `(C, L)`. `L` becomes `(L + 2 padding -
@@ -171,10 +202,17 @@ impl Tensor {
     /// If the dtype is neither floating nor i64, if the rank or a number does not fit, or if the divisor is 0.
     #[track_caller]
     pub fn avg_pool2d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
-        let AvgPool { stride, padding, ceil_mode, count_include_pad, divisor } = options;
-        let kernel = kernel.into();
-        let [kernel, stride, padding] = [&kernel, stride, padding].map(Dims::as_slice);
-        AVG_POOL[0].call((self, kernel, stride, padding, *ceil_mode, *count_include_pad, *divisor))
+        options.call(&AVG_POOL[0], self, kernel.into())
+    }
+
+    /// The mean of each window of the last three dims. The input is `(N, C, D, H, W)` or `(C, D, H, W)`. `D`, `H` and
+    /// `W` change like `L` in [`Tensor::avg_pool1d`]. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is neither floating nor i64, if the rank or a number does not fit, or if the divisor is 0.
+    #[track_caller]
+    pub fn avg_pool3d(&self, kernel: impl Into<Dims>, options: &AvgPool) -> Result<Tensor> {
+        options.call(&AVG_POOL[1], self, kernel.into())
     }
 }
 
@@ -222,12 +260,22 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(
             "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, \
              int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-            max_pool_backward,
+            max_pool_backward::<2>,
+        )?
+        .def_kernel(
+            "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, \
+             int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+            max_pool_backward::<3>,
         )?
         .def_kernel(
             "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, \
              bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-            avg_pool_backward,
+            avg_pool_backward::<2>,
+        )?
+        .def_kernel(
+            "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, \
+             bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+            avg_pool_backward::<3>,
         )?;
     Ok(())
 }
@@ -324,7 +372,7 @@ fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> R
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
-fn max_pool_backward(
+fn max_pool_backward<const N: usize>(
     gradient: &Tensor,
     x: &Tensor,
     kernel: &[i64],
@@ -334,17 +382,17 @@ fn max_pool_backward(
     ceil: bool,
     places: &Tensor,
 ) -> Result<Tensor> {
-    let op = "max_pool2d_with_indices_backward";
+    let op = &format!("max_pool{N}d_with_indices_backward");
     need_float(op, &[gradient, x])?;
-    let pools = pools(op, 2, x, [kernel, stride, padding, dilation], ceil)?;
-    let outer = &x.sizes()[..x.dim() - 2];
+    let pools = pools(op, N, x, [kernel, stride, padding, dilation], ceil)?;
+    let outer = &x.sizes()[..x.dim() - N];
     let counts: Vec<usize> = outer.iter().copied().chain(pools.iter().map(|pool| pool.count as usize)).collect();
     if gradient.sizes() != counts || places.sizes() != counts {
         let what = format!("gradient {:?} and indices {:?} of input {:?}", gradient.sizes(), places.sizes(), x.sizes());
         return Err(Error::shape(op, what, format!("both must have shape {counts:?}")));
     }
-    let zeros = full_on(x.device(), planes(x, 2)?.sizes(), Scalar::Int(0), Some(widened(gradient)?.dtype()))?;
-    let sum = zeros.scatter_add(-1, &planes(places, 2)?, &planes(&widened(gradient)?, 2)?)?;
+    let zeros = full_on(x.device(), planes(x, N)?.sizes(), Scalar::Int(0), Some(widened(gradient)?.dtype()))?;
+    let sum = zeros.scatter_add(-1, &planes(places, N)?, &planes(&widened(gradient)?, N)?)?;
     sum.view(x.sizes())?.to_dtype(x.dtype())
 }
 
@@ -445,7 +493,7 @@ fn avg_pool(
 
 /// Each window spreads its gradient evenly: a transposed convolution by ones, cropped to the input.
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
-fn avg_pool_backward(
+fn avg_pool_backward<const N: usize>(
     gradient: &Tensor,
     x: &Tensor,
     kernel: &[i64],
@@ -455,10 +503,10 @@ fn avg_pool_backward(
     with_padding: bool,
     divisor: Option<i64>,
 ) -> Result<Tensor> {
-    let op = "avg_pool2d_backward";
+    let op = &format!("avg_pool{N}d_backward");
     need_float(op, &[gradient, x])?;
-    let pools = pools(op, 2, x, [kernel, stride, padding, &[1]], ceil)?;
-    let outer = &x.sizes()[..x.dim() - 2];
+    let pools = pools(op, N, x, [kernel, stride, padding, &[1]], ceil)?;
+    let outer = &x.sizes()[..x.dim() - N];
     let counts: Vec<usize> = outer.iter().copied().chain(pools.iter().map(|pool| pool.count as usize)).collect();
     if gradient.sizes() != counts {
         let what = format!("the gradient has shape {:?} for input {:?}", gradient.sizes(), x.sizes());
@@ -466,7 +514,7 @@ fn avg_pool_backward(
     }
     let share = Divisor::new(with_padding, divisor).divide(op, &widened(gradient)?, &pools)?;
     let planes = [&[outer.iter().product(), 1], &counts[outer.len()..]].concat();
-    let window = [1, 1, pools[0].kernel as usize, pools[1].kernel as usize];
+    let window: Vec<usize> = [1, 1].into_iter().chain(pools.iter().map(|pool| pool.kernel as usize)).collect();
     let ones = full_on(share.device(), &window, Scalar::Int(1), Some(share.dtype()))?;
     let attrs = Convolution {
         bias: false,

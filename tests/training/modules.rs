@@ -140,6 +140,10 @@ fn layers_of_three_dims() -> Result<()> {
     check("conv_transpose3d", ConvTranspose3d::with(2, 3, 2, options)?, forward)?;
     check("batch_norm3d", BatchNorm3d::new(3)?, forward)?;
     check("adaptive_avg_pool3d", AdaptiveAvgPool3d { sizes: [2, 3, 2] }, forward)?;
+    let options = MaxPool { stride: 2.into(), padding: 1.into(), ..Default::default() };
+    check("max_pool3d", MaxPool3d { kernel: 3.into(), options }, forward)?;
+    let options = AvgPool { padding: 1.into(), count_include_pad: false, ..Default::default() };
+    check("avg_pool3d", AvgPool3d { kernel: 2.into(), options }, forward)?;
     let flat = Tensor::zeros(&[2, 3, 4, 5], opfuse::DType::F32)?;
     let error = BatchNorm3d::new(3)?.forward(&flat).expect_err("it has four dims").to_string();
     assert!(error.contains("[2, 3, 4, 5]") && error.contains("[5]"), "{error}");

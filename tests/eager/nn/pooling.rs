@@ -2,7 +2,7 @@
 
 use super::{Numbers, check, check_error, elements, tensor};
 use opfuse::nn::{AvgPool, MaxPool};
-use opfuse::{DType, Tensor};
+use opfuse::{DType, Result, Tensor};
 
 /// The windows of one dim.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,10 @@ impl Pool {
 
 fn lists(pools: [Pool; 2], number: fn(&Pool) -> usize) -> [i64; 2] {
     pools.map(|pool| number(&pool) as i64)
+}
+
+fn list(pools: &[Pool], number: fn(&Pool) -> usize) -> Vec<i64> {
+    pools.iter().map(|pool| number(pool) as i64).collect()
 }
 
 #[test]
@@ -153,6 +157,68 @@ fn average_pooling_takes_the_mean_of_each_window() {
 }
 
 #[test]
+fn pooling_of_volumes_is_pooling_of_planes_and_then_of_depth() -> Result<()> {
+    let mut numbers = Numbers(14);
+    for round in 0..40 {
+        let ceil = numbers.below(2) == 1;
+        let mut pools = [(); 3].map(|()| Pool { size: 3 + numbers.below(4), ..Pool::random(&mut numbers, ceil) });
+        let n_samples = 1 + numbers.below(2);
+        // Planes of a depth are like channels, and so are lines along the depth.
+        let planes = |x: &Tensor| x.reshape([n_samples as i64, -1, x.sizes()[3] as i64, x.sizes()[4] as i64]);
+        let lines = |x: &Tensor, depth: usize| {
+            let &[.., height, width] = x.sizes() else { unreachable!("there are planes") };
+            let split = [n_samples, 2, depth, height, width].map(|size| size as i64);
+            x.reshape(split)?.permute([0, 1, 3, 4, 2])?.reshape([n_samples as i64, -1, depth as i64])
+        };
+        let [depth, height, width] = pools.map(|pool| pool.size);
+        let x = numbers.tensor(&[n_samples, 2, depth, height, width]);
+        let max = |pools: &[Pool]| MaxPool {
+            stride: list(pools, |pool| pool.stride).into(),
+            padding: list(pools, |pool| pool.padding).into(),
+            dilation: list(pools, |pool| pool.dilation).into(),
+            ceil_mode: ceil,
+        };
+        let kernel = |pools: &[Pool]| list(pools, |pool| pool.kernel);
+        if !pools.iter().any(|pool| pool.begins().is_empty()) {
+            let all = x.max_pool3d(kernel(&pools), &max(&pools))?;
+            let (values, places) = x.max_pool3d_with_indices(kernel(&pools), &max(&pools))?;
+            assert_eq!(elements(&values), elements(&all));
+            let flat = |x: &Tensor| x.reshape([2 * n_samples as i64, -1]);
+            let found = flat(&x)?.gather(1, &flat(&places)?)?;
+            assert_eq!(elements(&found), elements(&all), "indices are those of the maxima");
+            let first = planes(&x)?.max_pool2d(kernel(&pools[1..]), &max(&pools[1..]))?;
+            let both = lines(&first, depth)?.max_pool1d(kernel(&pools[..1]), &max(&pools[..1]))?;
+            check(lines(&all, all.sizes()[2]), both.sizes(), &elements(&both), &format!("round {round}: {pools:?}"));
+            let meta = Tensor::meta(&x.ty())?.max_pool3d(kernel(&pools), &max(&pools))?;
+            assert_eq!((meta.sizes(), meta.dtype()), (all.sizes(), DType::F64));
+        }
+        for pool in &mut pools {
+            (pool.dilation, pool.padding) = (1, pool.padding.min(pool.kernel / 2));
+        }
+        if pools.iter().any(|pool| pool.begins().is_empty()) {
+            continue;
+        }
+        let count_include_pad = numbers.below(2) == 1;
+        let mean = |pools: &[Pool]| AvgPool {
+            stride: list(pools, |pool| pool.stride).into(),
+            padding: list(pools, |pool| pool.padding).into(),
+            ceil_mode: ceil,
+            count_include_pad,
+            divisor: None,
+        };
+        let all = x.avg_pool3d(kernel(&pools), &mean(&pools))?;
+        let first = planes(&x)?.avg_pool2d(kernel(&pools[1..]), &mean(&pools[1..]))?;
+        let both = lines(&first, depth)?.avg_pool1d(kernel(&pools[..1]), &mean(&pools[..1]))?;
+        check(lines(&all, all.sizes()[2]), both.sizes(), &elements(&both), &format!("round {round}: {pools:?}"));
+        let sum = x.avg_pool3d(kernel(&pools), &AvgPool { divisor: Some(1), ..mean(&pools) })?;
+        let negative = x.avg_pool3d(kernel(&pools), &AvgPool { divisor: Some(-2), ..mean(&pools) })?;
+        let halves: Vec<f64> = elements(&sum).iter().map(|sum| sum / -2.0).collect();
+        check(Ok(negative), sum.sizes(), &halves, "a divisor");
+    }
+    Ok(())
+}
+
+#[test]
 fn adaptive_pooling_has_even_windows() {
     let mut numbers = Numbers(13);
     for (size, count) in [(7, 3), (6, 3), (4, 6), (5, 5), (5, 1), (3, 7), (8, 5)] {
@@ -187,6 +253,10 @@ fn pooling_takes_integers_and_refuses_bad_arguments() {
     check_error(x.avg_pool2d(2, &AvgPool { divisor: Some(0), ..Default::default() }), &["divisor"]);
     check_error(x.max_pool1d(0, &MaxPool::default()), &["kernel_size"]);
     check_error(x.select(0, 0).and_then(|x| x.avg_pool2d(2, &AvgPool::default())), &["[4, 4]"]);
+    check_error(x.max_pool3d(2, &MaxPool::default()), &["max_pool3d", "4-dim or 5-dim", "[1, 4, 4]"]);
+    let volume = Numbers(1).tensor(&[1, 2, 2, 2]);
+    check_error(volume.max_pool3d([2, 2], &MaxPool::default()), &["max_pool3d", "pass 3 numbers"]);
+    check_error(volume.avg_pool3d(2, &AvgPool { divisor: Some(0), ..Default::default() }), &["avg_pool3d", "zero"]);
     let line = Numbers(1).tensor(&[1, 1, 3]);
     for count in [1_000_000_000_000, 1 << 60, i64::MAX] {
         assert!(line.adaptive_avg_pool1d(count).is_err(), "{count} means are more than memory holds");
