@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct AnomalyGuard {
     _detects: Detecting,
     /// The key whose calls are told where they stand.
-    _places: IncludeGuard,
+    _places: Option<IncludeGuard>,
 }
 
 /// Finds the first NaN of a training step, until the guard is dropped: for searching, because it is slow.
@@ -41,7 +41,18 @@ pub struct AnomalyGuard {
 /// # }
 /// ```
 pub fn detect_anomaly() -> AnomalyGuard {
-    AnomalyGuard { _detects: detect(), _places: include(DispatchKey::PythonTLSSnapshot) }
+    set_detect_anomaly(true)
+}
+
+/// Like [`detect_anomaly`] if `is_on`. Otherwise anomalies are not detected until the guard is dropped, also inside
+/// another guard.
+pub fn set_detect_anomaly(is_on: bool) -> AnomalyGuard {
+    AnomalyGuard { _detects: detect(is_on), _places: is_on.then(|| include(DispatchKey::PythonTLSSnapshot)) }
+}
+
+/// Whether this thread detects anomalies.
+pub fn is_anomaly_enabled() -> bool {
+    is_on()
 }
 
 /// Notes the line of a recorded call for what its backward pass records.

@@ -33,7 +33,7 @@ pub use crate::dispatch::key::grad_mode::{
     GradGuard, InferenceGuard, enable_grad, inference_mode, is_grad_enabled, is_inference_mode, no_grad,
     set_grad_enabled,
 };
-pub use anomaly::{AnomalyGuard, detect_anomaly};
+pub use anomaly::{AnomalyGuard, detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use function::{Context, Function, apply};
 pub use gradcheck::gradcheck;
 pub use hook::HookId;

@@ -18,9 +18,9 @@ pub(super) struct Detecting {
     _detects: SettingGuard<Detects>,
 }
 
-/// Makes recorded calls of this thread remember where they stand, until the guard is dropped.
-pub(super) fn detect() -> Detecting {
-    Detecting { _detects: Detects::change(Replace(true)) }
+/// Makes recorded calls of this thread remember where they stand, or not, until the guard is dropped.
+pub(super) fn detect(is_on: bool) -> Detecting {
+    Detecting { _detects: Detects::change(Replace(is_on)) }
 }
 
 /// Whether this thread detects anomalies.

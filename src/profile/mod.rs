@@ -15,7 +15,7 @@ mod recorder;
 mod report;
 mod text;
 
-pub use place::{Place, scope};
+pub use place::{Place, at_line, scope};
 pub use report::{Event, EventKind, Kind, Memory, Moment, Profile, Row, TimedSpan};
 
 pub(crate) use place::{Located, locate, locate_in_file, place, place_key, stands_for};

@@ -128,6 +128,26 @@ pub(crate) fn locate_in_file(file: &Arc<str>, line: u32, composite: Option<&str>
     locate_at(|| Call { at: Caller::File(file.clone(), line), operator: composite.map(of_user) })
 }
 
+/// Calls `part`, whose calls of operators stand at a line of a program in another language: reports, profiles and
+/// errors name that line. Inside a call of the crate whose line is known already, nothing changes.
+///
+/// ```
+/// use opfuse::{Result, Tensor, autograd, profile};
+///
+/// # fn main() -> Result<()> {
+/// let x = Tensor::try_from([-1.0f32])?;
+/// x.set_requires_grad(true)?;
+/// let _guard = autograd::detect_anomaly();
+/// let root = profile::at_line(&"model.lua".into(), 7, || x.sqrt())?;
+/// assert!(root.sum_all()?.backward().unwrap_err().to_string().contains("model.lua:7"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn at_line<R>(file: &Arc<str>, line: u32, part: impl FnOnce() -> R) -> R {
+    let _place = locate_in_file(file, line, None);
+    part()
+}
+
 /// The name of an operator as users know it.
 fn of_user(name: &str) -> Arc<str> {
     name.strip_prefix("aten::").unwrap_or(name).into()

@@ -1,8 +1,11 @@
 //! `detect_anomaly`: the operator and the line of the first NaN, and parameters as before.
 
 use super::{leaf, refused};
-use opfuse::autograd::{Context, Function, GradOptions, apply, detect_anomaly, grad, no_grad};
+use opfuse::autograd::{
+    Context, Function, GradOptions, apply, detect_anomaly, grad, is_anomaly_enabled, no_grad, set_detect_anomaly,
+};
 use opfuse::nn::checkpoint;
+use opfuse::profile::at_line;
 use opfuse::{DType, Result, Tensor, compile, scope};
 
 /// Fails unless the error names the derivative, and the line of this file with this mark.
@@ -140,5 +143,24 @@ fn what_is_not_checked_is_left_alone() -> Result<()> {
     let half = Tensor::try_from([0.0f32])?.to_dtype(DType::BF16)?;
     half.set_requires_grad(true)?;
     names(root(&half)?.backward(), "SqrtBackward", "root");
+    Ok(())
+}
+
+#[test]
+fn detection_is_off_in_an_inner_guard_and_lines_of_other_programs_are_named() -> Result<()> {
+    let x = leaf(&[0.0, 4.0], &[2]);
+    let outer = detect_anomaly();
+    {
+        let _inner = set_detect_anomaly(false);
+        assert!(!is_anomaly_enabled());
+        root(&x)?.backward()?;
+        assert!(x.grad().expect("it arrived").to_vec::<f64>()?[0].is_nan());
+    }
+    assert!(is_anomaly_enabled());
+    let file = "steps.py".into();
+    let loss = at_line(&file, 12, || at_line(&file, 34, || x.sqrt()))?.mul(0.0)?.sum_all()?;
+    refused(loss.backward(), "steps.py:12");
+    drop(outer);
+    assert!(!is_anomaly_enabled());
     Ok(())
 }
