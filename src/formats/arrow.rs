@@ -16,6 +16,7 @@ use crate::ir::{DType, Layout};
 use crate::ops::memory::adopt;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
+use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
@@ -122,30 +123,25 @@ impl Drop for Column {
 /// Both structures are as Arrow's C Data Interface says, they belong together, and the column's buffers are as long as
 /// it says. Nothing changes the buffers before the column is released. Any thread may release it.
 pub unsafe fn from_arrow(column: Column, schema: &Schema) -> Result<Tensor> {
-    let refuse = |what: String| Error::argument("from_arrow", what);
+    // SAFETY: passed on from the caller; the column is its own owner.
+    unsafe { Values::of(&column, schema)?.adopted(column) }
+}
+
+/// Like [`from_arrow`], for a column that stays where it is: `owner` keeps it, and is dropped after the last view.
+///
+/// # Errors
+/// As for [`from_arrow`].
+///
+/// # Safety
+///
+/// As for [`from_arrow`]; and the column is not released before `owner` is dropped.
+pub unsafe fn from_kept_arrow(column: &Column, schema: &Schema, owner: impl Any + Send) -> Result<Tensor> {
     // SAFETY: passed on from the caller.
-    let found = unsafe { Values::of(&column, schema) }.map_err(refuse)?;
-    let count = checked_numel("from_arrow", &found.sizes, found.dtype.size())?;
-    if count == 0 {
-        return adopt("from_arrow", Foreign::from(Vec::<u8>::new()), found.dtype, &Layout::contiguous(&found.sizes));
-    }
-    let start =
-        NonNull::new(found.buffer.cast_mut()).ok_or_else(|| refuse("the column has values, but no buffer".into()))?;
-    if found.dtype == DType::Bool {
-        count_copy();
-        let end = found.first.checked_add(count).ok_or_else(|| refuse("the column is too long".into()))?;
-        // SAFETY: passed on from the caller: a bit per value.
-        let bits = unsafe { std::slice::from_raw_parts(start.as_ptr(), end.div_ceil(8)) };
-        let bytes: Vec<u8> = (found.first..end).map(|at| bits[at / 8] >> (at % 8) & 1).collect();
-        return Tensor::from_bytes(&bytes, DType::Bool, &found.sizes);
-    }
-    let width = found.dtype.size();
-    let before = found.first.checked_mul(width).ok_or_else(|| refuse("the column is too long".into()))?;
-    let access = Access::ReadOnly("a column of Arrow".into());
-    // SAFETY: the caller promises that the buffer holds the values before and in the column, and that nothing changes
-    // them before the column is released.
-    let memory = unsafe { Foreign::new(start.add(before), count * width, access, column) };
-    adopt("from_arrow", memory, found.dtype, &Layout::contiguous(&found.sizes))
+    unsafe { Values::of(column, schema)?.adopted(owner) }
+}
+
+fn refuse(what: impl Into<String>) -> Error {
+    Error::argument("from_arrow", what)
 }
 
 /// The values of a column and of the lists in it.
@@ -158,10 +154,47 @@ struct Values {
 }
 
 impl Values {
+    /// A tensor over the values, which keeps `owner`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_kept_arrow`].
+    unsafe fn adopted(self, owner: impl Any + Send) -> Result<Tensor> {
+        let Values { dtype, sizes, buffer, first } = self;
+        let count = checked_numel("from_arrow", &sizes, dtype.size())?;
+        if count == 0 {
+            return adopt("from_arrow", Foreign::from(Vec::<u8>::new()), dtype, &Layout::contiguous(&sizes));
+        }
+        let start = NonNull::new(buffer.cast_mut()).ok_or_else(|| refuse("the column has values, but no buffer"))?;
+        if dtype == DType::Bool {
+            count_copy();
+            let end = first.checked_add(count).ok_or_else(|| refuse("the column is too long"))?;
+            // SAFETY: passed on from the caller: a bit per value.
+            let bits = unsafe { std::slice::from_raw_parts(start.as_ptr(), end.div_ceil(8)) };
+            let bytes: Vec<u8> = (first..end).map(|at| bits[at / 8] >> (at % 8) & 1).collect();
+            return Tensor::from_bytes(&bytes, DType::Bool, &sizes);
+        }
+        let width = dtype.size();
+        let before = first.checked_mul(width).ok_or_else(|| refuse("the column is too long"))?;
+        let access = Access::ReadOnly("a column of Arrow".into());
+        // SAFETY: the caller promises that the buffer holds the values before and in the column, and that nothing
+        // changes them before the owner is dropped.
+        let memory = unsafe { Foreign::new(start.add(before), count * width, access, owner) };
+        adopt("from_arrow", memory, dtype, &Layout::contiguous(&sizes))
+    }
+
     /// # Safety
     ///
     /// As for [`from_arrow`].
-    unsafe fn of(column: &Column, schema: &Schema) -> Result<Values, String> {
+    unsafe fn of(column: &Column, schema: &Schema) -> Result<Values> {
+        // SAFETY: passed on from the caller.
+        unsafe { Values::found(column, schema) }.map_err(refuse)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`from_arrow`].
+    unsafe fn found(column: &Column, schema: &Schema) -> Result<Values, String> {
         let (mut column, mut schema) = (column, schema);
         let number = |number: i64| usize::try_from(number).map_err(|_| "a length of the column is negative".to_owned());
         let (mut first, length) = (number(column.offset)?, number(column.length)?);

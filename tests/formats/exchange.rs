@@ -2,16 +2,17 @@
 
 use crate::check_error;
 use opfuse::device::foreign::copies;
-use opfuse::formats::arrow::{Column, Schema, from_arrow, to_arrow};
+use opfuse::formats::arrow::{Column, Schema, from_arrow, from_kept_arrow, to_arrow};
 use opfuse::formats::dlpack::{Capsule, Description, Legacy, Versioned};
 use opfuse::{DType, Result, Tensor, f16};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 static FREED: AtomicUsize = AtomicUsize::new(0);
 /// Tests that count what is freed take turns.
-static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A tensor of another library.
 struct Theirs {
@@ -285,5 +286,98 @@ fn columns_of_others_have_offsets_and_nulls() -> Result<()> {
     check_error(take(raw_column(-1, 0, 0, &[], &BYTES), c"C"), &["negative"]);
     check_error(take(raw_column(i64::MAX, 0, 0, &[], &BYTES), c"l"), &["too many"]);
     assert_eq!(FREED.load(Ordering::SeqCst), before + 8);
+    Ok(())
+}
+
+/// The boxes that a column of lists points to.
+struct Lists {
+    child: *mut Column,
+    schema: *mut Schema,
+    validity: [*const c_void; 1],
+}
+
+unsafe extern "C" fn release_lists(column: *mut RawColumn) {
+    FREED.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the column is one of `lists`, which gave both boxes up, and this is called once.
+    unsafe {
+        let lists = Box::from_raw((*column).private.cast::<Lists>());
+        drop(Box::from_raw(lists.child));
+        (*column).release = None;
+    }
+}
+
+unsafe extern "C" fn release_schema_of_lists(schema: *mut RawSchema) {
+    // SAFETY: as for the column.
+    unsafe {
+        drop(Box::from_raw((*schema).private.cast::<Lists>().read().schema));
+        drop(Box::from_raw((*schema).private.cast::<Lists>()));
+        (*schema).release = None;
+    }
+}
+
+/// A column of lists of two of the child's values, and its type.
+fn lists(length: i64, offset: i64, child: Column, schema: Schema) -> (Column, Schema) {
+    let [of_column, of_schema] = [(); 2].map(|()| {
+        Box::into_raw(Box::new(Lists { child: null_mut(), schema: null_mut(), validity: [std::ptr::null()] }))
+    });
+    // SAFETY: the boxes were just given up, and live until both structures are released. Both have the layout of the
+    // interface.
+    unsafe {
+        (*of_column).child = Box::into_raw(Box::new(child));
+        (*of_schema).schema = Box::into_raw(Box::new(schema));
+        let column = RawColumn {
+            length,
+            null_count: 0,
+            offset,
+            n_buffers: 1,
+            n_children: 1,
+            buffers: (&raw mut (*of_column).validity).cast(),
+            children: (&raw mut (*of_column).child).cast(),
+            dictionary: null_mut(),
+            release: Some(release_lists),
+            private: of_column.cast(),
+        };
+        let schema = RawSchema {
+            texts: [c"+w:2".as_ptr(), c"".as_ptr(), std::ptr::null()],
+            numbers: [0, 1],
+            pointers: [(&raw mut (*of_schema).schema).cast(), null_mut()],
+            release: Some(release_schema_of_lists),
+            private: of_schema.cast(),
+        };
+        (std::mem::transmute::<RawColumn, Column>(column), std::mem::transmute::<RawSchema, Schema>(schema))
+    }
+}
+
+#[test]
+fn a_column_of_lists_goes_back_once_after_the_last_view_from_any_thread() -> Result<()> {
+    let _turn = TURN.lock();
+    let before = FREED.load(Ordering::SeqCst);
+    static BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+    let copied = copies();
+    let (column, schema) = lists(2, 1, raw_column(7, 1, 0, &[], &BYTES), raw_schema(c"C"));
+    // SAFETY: the column is as long as it says.
+    let x = unsafe { from_arrow(column, &schema) }?;
+    drop(schema);
+    assert_eq!((x.to_vec2::<u8>()?, copies()), (vec![vec![4, 5], vec![6, 7]], copied));
+    let view = x.i((.., 1))?;
+    drop(x);
+    assert_eq!(FREED.load(Ordering::SeqCst), before);
+    std::thread::spawn(move || view.to_vec::<u8>().map(|found| assert_eq!(found, [5, 7]))).join().expect("no panic")?;
+    assert_eq!(FREED.load(Ordering::SeqCst), before + 2, "the lists and their values");
+    let (column, schema) = lists(3, 2, raw_column(8, 0, 0, &[], &BYTES), raw_schema(c"C"));
+    // SAFETY: too long columns are refused.
+    check_error(unsafe { from_arrow(column, &schema) }, &["lists of 2 values", "past the 8 values"]);
+    assert_eq!(FREED.load(Ordering::SeqCst), before + 4);
+
+    let owner = Arc::new(Mutex::new(raw_column(3, 2, 0, &[], &BYTES)));
+    let kept = owner.clone();
+    let column = owner.lock().expect("no panic");
+    // SAFETY: the column is as long as it says, and released with its last owner.
+    let x = unsafe { from_kept_arrow(&column, &raw_schema(c"c"), kept) }?;
+    drop(column);
+    drop(owner);
+    assert_eq!((x.to_vec::<i8>()?, FREED.load(Ordering::SeqCst)), (vec![3, 4, 5], before + 4));
+    drop(x);
+    assert_eq!(FREED.load(Ordering::SeqCst), before + 5);
     Ok(())
 }
