@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opfuse._opfuse import Tensor, _gradients
+from opfuse._functional import _Within
+from opfuse._opfuse import Tensor, _gradients, _Setting
 
 TYPE_CHECKING = False  # As in `typing`, whose import takes as long as the rest of this package's Python.
 if TYPE_CHECKING:
@@ -35,3 +36,27 @@ def backward(
     for at, tensor in enumerate(numbers):
         kept = retain_graph or create_graph or at + 1 < len(numbers)
         tensor.backward(retain_graph=kept, create_graph=create_graph)
+
+
+def detect_anomaly(check_nan: bool = True) -> _Within:
+    """Backward passes end at the first NaN: `with opfuse.autograd.detect_anomaly():`, or as a decorator.
+
+    The error names the operator and the line of Python that called it, and no leaf has got a gradient then. The forward
+    pass has to run inside, too, because calls recorded elsewhere are not known by line. It is slow: every call is
+    checked, and compiled functions run eagerly. `check_nan=False` turns it off inside.
+    """
+    return _Within("anomaly", bool(check_nan))
+
+
+class set_detect_anomaly:
+    """Turns `detect_anomaly` on or off for this thread: at once, and until a `with` statement over it ends."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._setting = _Setting("anomaly", bool(mode and check_nan))
+        self._setting.enter()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self._setting.leave()

@@ -1,4 +1,4 @@
-//! Gradients, and what holds while a `with` statement runs: grad mode, autocast, numerics.
+//! Gradients, and what holds while a `with` statement runs: grad mode, autocast, numerics, the search for NaN.
 
 use crate::errors::{OrRaise, value_error};
 use crate::names::dtype_argument;
@@ -71,6 +71,7 @@ enum Choice {
     Inference,
     Autocast(Option<DType>),
     Numerics(Numerics),
+    Anomaly(bool),
 }
 
 #[pymethods]
@@ -85,6 +86,7 @@ impl Setting {
             "inference" => Choice::Inference,
             "autocast" => Choice::Autocast(value.map(dtype_argument).transpose()?),
             "numerics" => Choice::Numerics(if truth()? { Numerics::Fast } else { Numerics::Strict }),
+            "anomaly" => Choice::Anomaly(truth()?),
             _ => return Err(value_error(py, format!("there is no setting {kind:?}"))),
         };
         Ok(Setting { choice, number: NEXT.fetch_add(1, Ordering::Relaxed) })
@@ -97,6 +99,7 @@ impl Setting {
             Choice::Autocast(Some(dtype)) => Box::new(opfuse::autocast(dtype).or_raise(py)?),
             Choice::Autocast(None) => Box::new(opfuse::no_autocast()),
             Choice::Numerics(numerics) => Box::new(opfuse::numerics(numerics)),
+            Choice::Anomaly(is_on) => Box::new(autograd::set_detect_anomaly(is_on)),
         };
         ENTERED.with(|entered| entered.borrow_mut().push((self.number, guard)));
         Ok(())

@@ -4,7 +4,7 @@
 //! - what things are called: `names`; exceptions: `errors`;
 //! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`,
 //!   `exchange_api`;
-//! - operators: `operators`, `values` for their arguments, and `entry` by which Python calls them;
+//! - operators: `operators`, `values` for their arguments, `entry` by which Python calls them, and `places` of calls;
 //! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`;
 //! - where time goes: `profiles`.
 //!
@@ -28,6 +28,7 @@ mod indexing;
 mod key;
 mod names;
 mod operators;
+mod places;
 mod profiles;
 mod random;
 mod state;

@@ -5,6 +5,7 @@
 
 use crate::errors::{OrRaise, type_error};
 use crate::names::{dtype_of, no_dtype};
+use crate::places::at_caller;
 use crate::tensor::PyTensor;
 use crate::values::{Fit, integer_of, object_of, type_text, value_of};
 use opfuse::Result;
@@ -270,10 +271,10 @@ impl Overload {
     }
 
     fn run(&self, py: Python<'_>, stack: &mut Stack) -> PyResult<()> {
-        let result = match is_short(stack) {
+        let result = at_caller(py, || match is_short(stack) {
             true => self.operator.call_boxed(stack),
             false => py.detach(|| self.operator.call_boxed(stack)),
-        };
+        });
         result.or_raise(py)
     }
 

@@ -6,6 +6,7 @@ use crate::exchange::{self, memory_of};
 use crate::indexing;
 use crate::names::{PyDevice, device_of, dtype_argument, dtype_name, dtype_object, dtype_of};
 use crate::operators::call_by_name;
+use crate::places::at_caller;
 use crate::values::scalar_object;
 use opfuse::autograd::{self, GradOptions};
 use opfuse::formats::dlpack::Capsule;
@@ -100,11 +101,11 @@ impl PyTensor {
     }
 
     fn __getitem__(&self, py: Python<'_>, subscript: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
-        indexing::get(py, &self.0, subscript).map(PyTensor)
+        at_caller(py, || indexing::get(py, &self.0, subscript)).map(PyTensor)
     }
 
     fn __setitem__(&self, py: Python<'_>, subscript: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        indexing::set(py, &self.0, subscript, value)
+        at_caller(py, || indexing::set(py, &self.0, subscript, value))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -298,11 +299,12 @@ impl PyTensor {
         if is_same && !copy {
             return Ok(slf.clone().unbind());
         }
-        let made = py.detach(|| {
+        let change = || {
             let made = to_dtype.map_or_else(|| Ok(tensor.clone()), |dtype| tensor.to_dtype(dtype))?;
             let made = to_device.map_or_else(|| Ok(made.clone()), |device| made.to_device(device))?;
             if copy && made.is_alias_of(tensor) { made.copy() } else { Ok(made) }
-        });
+        };
+        let made = at_caller(py, || py.detach(change));
         Py::new(py, PyTensor(made.or_raise(py)?))
     }
 
