@@ -62,6 +62,7 @@ from opfuse._opfuse import (
     float16 as float16,
     float32 as float32,
     float64 as float64,
+    from_arrow as from_arrow,
     from_dlpack as from_dlpack,
     get_num_threads as get_num_threads,
     int8 as int8,

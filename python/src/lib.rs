@@ -3,7 +3,7 @@
 //! Files by subject:
 //! - what things are called: `names`; exceptions: `errors`;
 //! - tensors: `tensor`, `arithmetic`, `conversions`, `indexing`; made of numbers and arrays: `creation`, `exchange`,
-//!   `exchange_api`;
+//!   `exchange_api`, `arrow`;
 //! - operators: `operators`, `values` for their arguments, `entry` by which Python calls them, and `places` of calls;
 //! - functions of tensors: `tree`, `key`, `state`, `compiled`, `differentiated`, `gradients`; files: `files`;
 //! - where time goes: `profiles`.
@@ -13,6 +13,7 @@
 //! A thread of Python keeps the GIL in calls on few elements, and releases it in all others.
 
 mod arithmetic;
+mod arrow;
 mod compiled;
 mod conversions;
 mod creation;
@@ -62,6 +63,7 @@ fn _opfuse(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for function in [
         wrap_pyfunction!(creation::tensor, module)?,
         wrap_pyfunction!(creation::asarray, module)?,
+        wrap_pyfunction!(arrow::from_arrow, module)?,
         wrap_pyfunction!(exchange::from_dlpack, module)?,
         wrap_pyfunction!(exchange::_from_capsule, module)?,
         wrap_pyfunction!(exchange_api::_from_exchange, module)?,

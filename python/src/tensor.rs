@@ -1,6 +1,7 @@
 #![allow(unsafe_code, reason = "the buffer protocol passes pointers")]
 //! The class `opfuse.Tensor`: what it has besides the operators, whose methods `entry.rs` adds.
 
+use crate::arrow;
 use crate::errors::{OrRaise, raised, type_error, value_error};
 use crate::exchange::{self, memory_of};
 use crate::indexing;
@@ -393,6 +394,18 @@ impl PyTensor {
             Some(true) => exchange::exported(py, &py.detach(|| tensor.copy()).or_raise(py)?, is_versioned),
             Some(false) | None => exchange::exported(py, tensor, is_versioned),
         }
+    }
+
+    /// Capsules of Arrow: the type, and an array over the tensor's memory. Dims after the first are lists.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        // Who asks for another type casts what it gets, as the interface says.
+        let _ = requested_schema;
+        arrow::to_arrow(py, &self.0)
     }
 
     /// `(kind, number)` of the device, by DLPack's numbers.
