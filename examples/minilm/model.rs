@@ -10,6 +10,7 @@ use std::path::Path;
 const PADDING_PENALTY: f64 = 1e9;
 
 /// A BERT encoder that turns sentences into unit vectors.
+#[derive(Clone)]
 pub(crate) struct Model {
     tokens: Tensor,
     positions: Tensor,
@@ -18,6 +19,7 @@ pub(crate) struct Model {
     layers: Vec<Layer>,
 }
 
+#[derive(Clone)]
 struct Layer {
     attention: Attention,
     attention_norm: Norm,
@@ -26,6 +28,7 @@ struct Layer {
     output_norm: Norm,
 }
 
+#[derive(Clone)]
 struct Attention {
     query: Linear,
     key: Linear,
@@ -35,11 +38,13 @@ struct Attention {
     head: usize,
 }
 
+#[derive(Clone)]
 struct Linear {
     weight: Tensor,
     bias: Tensor,
 }
 
+#[derive(Clone)]
 struct Norm {
     weight: Tensor,
     bias: Tensor,
@@ -62,6 +67,27 @@ impl Model {
             norm: Norm::load(&weights, &config, "embeddings.LayerNorm")?,
             layers: (0..config.n_layers).map(|at| Layer::load(&weights, &config, at)).collect::<Result<_>>()?,
         })
+    }
+
+    /// The same model with other weights of queries and values: what `change` makes of the number of a layer and of its
+    /// two weights.
+    #[allow(dead_code, reason = "one of two examples fine-tunes the model")]
+    pub(crate) fn with_queries_and_values(
+        &self,
+        change: impl Fn(usize, [&Tensor; 2]) -> Result<[Tensor; 2]>,
+    ) -> Result<Self> {
+        let mut model = self.clone();
+        for (at, layer) in model.layers.iter_mut().enumerate() {
+            let Attention { query, value, .. } = &mut layer.attention;
+            [query.weight, value.weight] = change(at, [&query.weight, &value.weight])?;
+        }
+        Ok(model)
+    }
+
+    /// The number of layers, and of features of a token.
+    #[allow(dead_code, reason = "one of two examples fine-tunes the model")]
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.layers.len(), self.tokens.sizes()[1])
     }
 
     /// Unit vectors `[batch, hidden]` for token ids and their `positions` (both i64) and a `mask` of ones and zeros
