@@ -23,6 +23,7 @@ pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
         let what = format!("index of a 0-dim tensor has shape {:?}", &index.sizes[..]);
         return Err(Error::index(call.name(), what, "it must hold one index"));
     }
+    shape::checked_numel(call.name(), &sizes, input.dtype.size())?;
     Ok(TensorType::contiguous(input.dtype, &sizes))
 }
 

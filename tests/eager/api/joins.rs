@@ -63,6 +63,10 @@ fn factories_fill_tensors() {
     check_error(Tensor::zeros(&[usize::MAX, usize::MAX], DType::F32), &["too many elements"]);
     check_error(Tensor::empty(&[usize::MAX], DType::F32), &["too many elements"]);
     check_error(Tensor::eye(usize::MAX, DType::F32), &["too many elements"]);
+    // An expanded tensor has more elements than memory.
+    let wide = Tensor::zeros(&[1, 1], DType::F32).and_then(|x| x.expand([1, 1 << 40]));
+    let index = Tensor::zeros(&[1], DType::I64).and_then(|x| x.expand([1 << 40]));
+    check_error(wide.and_then(|wide| wide.index_select(0, &index?)), &["index_select", "too many elements"]);
     check_error(counting(&[2]).tril(0), &["tril", "[2]"]);
 }
 
