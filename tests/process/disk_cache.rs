@@ -202,7 +202,7 @@ fn a_truncated_file_is_not_used() {
 #[test]
 fn a_file_of_another_kernel_is_not_used() {
     let Some(kept) = Kept::new("other") else { return };
-    let (one, other) = (small(), place(&mut Random::new(3), folded(Combine::Max, DType::F32), &[2], &[50]));
+    let (one, other) = (small(), place(&mut Random::new(3), folded(Combine::Max, DType::F32), &[2], &[12]));
     check(&one, "made");
     let first = kept.file();
     check(&other, "made");

@@ -68,6 +68,23 @@ pub(crate) const KNOWN: &[Known] = &[
             found.kind == "bits" && is_written && found.place.starts_with("gradient of") && differs_in_zeros(found)
         },
     },
+    Known {
+        name: "as_strided of a value that an operator of a user has read: a later call has the bits of other memory",
+        matches: |case, found| {
+            let mut names = BTreeSet::new();
+            collect(&case.body, &mut names);
+            let has = |part: &str| names.iter().any(|name| name.contains(part));
+            (found.kind, has("as_strided"), has("programs::")) == ("bits", true, true)
+        },
+    },
+    Known {
+        name: "a call that fails at once when it is captured: a backward pass before it has not run",
+        matches: |case, found| {
+            let ran_backward = case.body.statements.iter().any(|one| matches!(one, Statement::Backward { .. }));
+            let is_missing = found.kind == "dtype" && found.place.starts_with("gradient of captured");
+            found.fails && ran_backward && is_missing && found.compiled == "none"
+        },
+    },
 ];
 
 /// Whether bits differ in signs of zeros alone.
