@@ -69,7 +69,8 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "as_strided of a value that an operator of a user has read: a later call has the bits of other memory",
+        // A pass makes the value the input itself, because only windows of the same stage keep layouts.
+        name: "as_strided of a value that a stage carries in the memory of an input: its offset is from that memory",
         matches: |case, found| {
             let mut names = BTreeSet::new();
             collect(&case.body, &mut names);
