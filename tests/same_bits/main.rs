@@ -150,6 +150,11 @@ fn piecewise_values_are_one_kernel_with_eagers_bits() {
     }
 }
 
+/// The graph of a text.
+fn parsed(text: &str) -> Graph {
+    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
 /// Checks a graph on several inputs.
 fn check_graph(what: &str, graph: &Graph) {
     for seed in 0..8 {

@@ -1,5 +1,6 @@
 //! Folds over an outer dim: vectors run along the rows, and machine code keeps their partial results in memory.
 
+use crate::parsed;
 use opfuse::internals::codegen::geometry::Lanes;
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::internals::codegen::x64::Level;
@@ -46,7 +47,7 @@ fn weighted(dtype: DType, other: DType, [outer, n, lanes]: [usize; 3]) -> Graph 
          n9 = mul(n8, n2): {made}[{kept}]
          return n9, n4"
     );
-    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
+    parsed(&text)
 }
 
 const OTHERS: [(&str, &str); 5] = [

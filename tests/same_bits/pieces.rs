@@ -1,6 +1,7 @@
 //! What is computed piece by piece: rows of several loops, which machine code reads from packed copies, and piecewise
 //! values, of which several are computed together.
 
+use crate::parsed;
 use opfuse::internals::compile::pipeline::build;
 use opfuse::internals::fusion::Options;
 use opfuse::internals::fusion::StepKind;
@@ -33,8 +34,7 @@ pub(crate) fn rows() -> Vec<(String, Graph)> {
                  n11 = amax(n10; [0, 2, 3], false): {dtype}[{channels}]
                  return n10, n6, n11"
             );
-            let graph = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
-            graphs.push((format!("{dtype} and {other} [{all}]"), graph));
+            graphs.push((format!("{dtype} and {other} [{all}]"), parsed(&text)));
         }
     }
     graphs.extend(apart());
@@ -83,10 +83,6 @@ fn groups() -> Vec<(String, Graph)> {
     graphs
 }
 
-fn parsed(text: &str) -> Graph {
-    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 /// Graphs of several piecewise values, and how many steps they need.
 pub(crate) fn values() -> Vec<(&'static str, Graph, usize)> {
     let graphs = [
@@ -130,7 +126,6 @@ pub(crate) fn values() -> Vec<(&'static str, Graph, usize)> {
             1,
         ),
     ];
-    let parsed = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
     graphs.into_iter().map(|(what, text, n_steps)| (what, parsed(text), n_steps)).collect()
 }
 

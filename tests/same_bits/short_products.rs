@@ -1,6 +1,7 @@
 //! Products of few steps that pointwise ops read: `unroll_products` makes them multiply-adds, with the bits of the
 //! product.
 
+use crate::parsed;
 use opfuse::internals::compile::pipeline::build;
 use opfuse::internals::fusion::Options;
 use opfuse::ir::{DType, Graph, Op};
@@ -28,7 +29,7 @@ pub(crate) fn products() -> Vec<(String, Graph, bool)> {
                          n4 = sum(n3; [-1], false, none): {dtype}[{lead}{rows}]
                          return n3, n2, n4"
                     );
-                    let graph = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+                    let graph = parsed(&text);
                     let is_unrolled = dtype != DType::BF16 && steps <= 4 && columns >= 64;
                     graphs.push((format!("{steps} steps of {dtype}, {op}, {rows} rows"), graph, is_unrolled));
                 }

@@ -1,5 +1,6 @@
 //! Short rows: machine code runs them as one row (`native::short_rows`), or has vectors along many of them (`unroll`).
 
+use crate::parsed;
 use opfuse::ir::{DType, Graph};
 
 /// The lengths of rows: around those of vectors, and of the longest that are taken.
@@ -68,8 +69,4 @@ pub(crate) fn folds() -> Vec<(String, Graph)> {
         }
     }
     graphs
-}
-
-fn parsed(text: &str) -> Graph {
-    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
 }

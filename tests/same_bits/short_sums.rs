@@ -1,5 +1,6 @@
 //! Sums of few elements before other folds: `unroll` makes them additions in one kernel, with the bits of the fold.
 
+use crate::parsed;
 use opfuse::internals::compile::pipeline::build;
 use opfuse::internals::fusion::Options;
 use opfuse::ir::{DType, Graph, Op};
@@ -22,7 +23,7 @@ pub(crate) fn sums() -> Vec<(String, Graph, usize)> {
                      return n5, n6",
                     one = if keepdim { ",1" } else { "" }
                 );
-                let graph = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+                let graph = parsed(&text);
                 graphs.push((format!("{few} of {dtype}, {keepdim}"), graph, few));
             }
         }
