@@ -50,32 +50,20 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "a complex product of matrices that is overwritten whole: eager multiplies zeros by what it saved",
         matches: |case, found| {
-            let mut names = BTreeSet::new();
-            collect(&case.body, &mut names);
-            let has = |part: &str| names.iter().any(|name| name.contains(part));
-            let is_written = has("fill_") || has("copy_") || has("zero_");
             let is_complex = case.calls.iter().chain([&case.captured]).any(Tensors::is_complex);
-            (found.kind, is_complex, is_written && has("matmul")) == ("bits", true, true)
-                && found.place.starts_with("gradient of")
+            is_overwritten(case, found) && is_complex && calls(case, &["matmul"])
         },
     },
     Known {
         name: "a value that is overwritten whole: eager sends zeros to what it was, whose signs change on the way",
-        matches: |case, found| {
-            let mut names = BTreeSet::new();
-            collect(&case.body, &mut names);
-            let is_written = ["fill_", "copy_", "zero_"].iter().any(|write| names.iter().any(|n| n.contains(write)));
-            found.kind == "bits" && is_written && found.place.starts_with("gradient of") && differs_in_zeros(found)
-        },
+        matches: |case, found| is_overwritten(case, found) && differs_in_zeros(found),
     },
     Known {
         // A pass makes the value the input itself, because only windows of the same stage keep layouts.
         name: "as_strided of a value that a stage carries in the memory of an input: its offset is from that memory",
         matches: |case, found| {
-            let mut names = BTreeSet::new();
-            collect(&case.body, &mut names);
-            let has = |part: &str| names.iter().any(|name| name.contains(part));
-            (found.kind, has("as_strided"), has("programs::")) == ("bits", true, true)
+            let is_of_result = found.kind == "bits" && found.place.contains("result");
+            is_of_result && calls(case, &["as_strided"]) && calls(case, &["programs::"])
         },
     },
     Known {
@@ -87,6 +75,18 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
 ];
+
+/// Whether a program calls what has one of these parts in its name.
+fn calls(case: &Case, parts: &[&str]) -> bool {
+    let mut names = BTreeSet::new();
+    collect(&case.body, &mut names);
+    names.iter().any(|name| parts.iter().any(|part| name.contains(part)))
+}
+
+/// Whether gradients have other bits, and a value may be overwritten whole.
+fn is_overwritten(case: &Case, found: &Difference) -> bool {
+    found.kind == "bits" && found.place.starts_with("gradient of") && calls(case, &["fill_", "copy_", "zero_"])
+}
 
 /// Whether bits differ in signs of zeros alone.
 fn differs_in_zeros(found: &Difference) -> bool {
