@@ -331,7 +331,8 @@ fn files_with(folder: &str, ending: &str) -> BTreeMap<String, String> {
         // A folder that a package leaves out, such as `benches`, holds no files.
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.expect("a folder's entries can be listed").path();
-            if path.is_dir() {
+            // A crate beside the workspace has build output of its own.
+            if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == ending) {
                 let parts = path.strip_prefix(root).expect("the walk starts at the root").iter();
