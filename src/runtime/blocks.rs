@@ -35,6 +35,9 @@ pub(super) enum ValueLocation {
 pub(super) enum BlockStep {
     Product {
         left: ValueLocation,
+        /// Whether the left operand has other sizes than its array: a member computed it, and the product reads a view
+        /// of that. Its rows follow each other.
+        is_view: bool,
         right: Slot,
         to: ValueLocation,
         k: usize,
@@ -256,15 +259,17 @@ impl BlockRun {
         };
         for work in &self.steps {
             match work {
-                BlockStep::Product { left, right, to, k, n, dtype } => {
+                BlockStep::Product { left, is_view, right, to, k, n, dtype } => {
                     let (size, right) = (dtype.size(), array(*right));
                     let (lhs, strides) = match *left {
-                        ValueLocation::Memory(slot) => {
+                        ValueLocation::Memory(slot) if !is_view => {
                             let (left, [batch, row, column]) = (array(slot), product::strides(array(slot).layout()));
                             let row_in_batch = block.first - block.batch * self.rows;
                             (left.ptr().wrapping_add((block.batch * batch + row_in_batch * row) * size), [row, column])
                         }
-                        ValueLocation::Scratch(_) => (pointer(*left).wrapping_add(block.first * k * size), [*k, 1]),
+                        ValueLocation::Memory(_) | ValueLocation::Scratch(_) => {
+                            (pointer(*left).wrapping_add(block.first * k * size), [*k, 1])
+                        }
                     };
                     let [batch, row, column] = product::strides(right.layout());
                     let rhs = right.ptr().wrapping_add(block.batch * batch * size);

@@ -262,9 +262,10 @@ impl<'g> Builder<'g> {
                     let node = member.nodes[0];
                     let [left, right] = [graph[node].args[0], graph[node].args[1]];
                     let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
-                    let (left_place, to) = (self.place(blocks, left), self.place(blocks, node));
-                    let (right, dtype) = (self.slot(right), graph[node].ty.dtype);
-                    BlockStep::Product { left: left_place, right, to, k: last(left), n: last(node), dtype }
+                    let is_view = graph[left].op().is_some_and(Op::is_view) && self.is_computed(blocks, left);
+                    let (k, n, dtype) = (last(left), last(node), graph[node].ty.dtype);
+                    let (left, to) = (self.place(blocks, left), self.place(blocks, node));
+                    BlockStep::Product { left, is_view, right: self.slot(right), to, k, n, dtype }
                 }
             });
         }
@@ -326,6 +327,12 @@ impl<'g> Builder<'g> {
             let (from, to) = (self.slot(source), self.slot(node));
             self.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
         }
+    }
+
+    /// Whether a member of a group computes the elements of a value.
+    fn is_computed(&self, blocks: &Blocks, node: NodeId) -> bool {
+        let root = same_elements(self.graph, node);
+        blocks.members.iter().flat_map(|member| &member.nodes).any(|&node| Some(node) == root)
     }
 
     /// Where a group finds a value; `node` may be a view of an inner value.

@@ -253,7 +253,7 @@ impl Touched {
         };
         for work in &run.steps {
             match work {
-                BlockStep::Product { left, right, to, k, n, dtype } => {
+                BlockStep::Product { left, right, to, k, n, dtype, .. } => {
                     let (left, right, to) = (array(left), slots[*right].array(), array(to));
                     let matrices = |columns: usize| {
                         let sizes = [run.batches, run.rows, columns];

@@ -80,6 +80,41 @@ fn chains_keep_the_bits() -> Result<()> {
     Ok(())
 }
 
+/// A result that products of the group read as a matrix, while it has these sizes itself.
+#[test]
+fn results_that_products_read_in_other_sizes_keep_the_bits() -> Result<()> {
+    let mut numbers = Numbers::new(0x0ddf);
+    for rows in [1, 2, 64, 300] {
+        for sizes in [vec![rows, 8, 8], vec![rows * 64], vec![1, rows, 64], vec![rows, 1, 64], vec![rows, 2, 4, 8]] {
+            let inputs = [
+                numbers.tensor(&[rows, 64], DType::F32)?,
+                numbers.tensor(&[64, 64], DType::F32)?,
+                numbers.tensor(&sizes, DType::F32)?,
+            ];
+            let of = sizes.clone();
+            let function = move |x: &[Tensor]| {
+                let of: Vec<i64> = of.iter().map(|&size| size as i64).collect();
+                let result = (x[0].matmul(&x[1])?.reshape(&of[..])? * &x[2])?.tanh()?;
+                let matrix = result.reshape(&[rows as i64, 64])?;
+                let sum = (matrix.matmul(&x[1])? + matrix.matmul(&x[1].transpose(0, 1)?)?)?;
+                Ok(vec![result, sum.tanh()?])
+            };
+            let eager = function(&inputs)?;
+            let compiled = compile(function);
+            for threads in [1, 2] {
+                let found = on_threads(threads, || compiled.call(&inputs[..]))?;
+                for (eager, found) in eager.iter().zip(&found) {
+                    let what = format!("{rows} rows as {sizes:?}, {threads} threads");
+                    assert!(bits(eager) == bits(found), "{what}: other bits\n{}", compiled.explain());
+                }
+            }
+            let is_one = compiled.explain().groups.iter().filter(|group| group.kind == GroupKind::Blocks).count() == 1;
+            assert!(is_one || rows < 64, "the products of {sizes:?} are no group\n{}", compiled.explain());
+        }
+    }
+    Ok(())
+}
+
 /// Batches, rows of a batch, heads and their size.
 type Heads = [usize; 4];
 
