@@ -237,6 +237,18 @@ impl Graph {
         id
     }
 
+    /// The nodes whose memory a window reads, directly or through views.
+    pub fn windowed(&self) -> SideTable<NodeId, bool> {
+        let mut found = SideTable::filled(self, || false);
+        for (id, node) in self.nodes().rev() {
+            let reads = node.op().is_some_and(|op| op.is_window() || found[id] && op.is_view());
+            if reads {
+                found[node.args[0]] = true;
+            }
+        }
+        found
+    }
+
     /// How often each node is used, by operands and by outputs.
     pub fn use_counts(&self) -> SideTable<NodeId, u32> {
         let mut counts = SideTable::filled(self, || 0);

@@ -7,7 +7,7 @@ use super::found::PLAIN;
 use super::given::{Before, Made};
 use super::program::{After, Settings};
 use opfuse::dispatch::Value;
-use opfuse::{DType, Result, Tensor, compile};
+use opfuse::{DType, Result, Scalar, Tensor, compile};
 
 #[test]
 fn an_output_that_the_kernel_also_reads_in_another_order_keeps_its_sizes() {
@@ -112,4 +112,35 @@ fn dims_of_one_element_order_the_others_as_in_eager_calls() {
         Ok(vec![(&w[0] / &part.full_like(-0.5)?)?])
     }
     check(captured, inputs, 1, &Settings { after: After::Nothing, ..PLAIN }, function);
+}
+
+#[test]
+fn as_strided_after_a_call_from_outside_counts_from_the_memory_of_its_value() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        let elements: Vec<i16> = (0..8).map(|at| at * 3 + call as i16).collect();
+        made.memories.push(Tensor::from_slice(&elements, &[8])?);
+        let given = over(&made.memories[0], &[4], &[1], 3)?;
+        made.tensors.push(given);
+        Ok(made)
+    }
+    fn function(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let same = x[0].mul(Scalar::Bool(true))?;
+        let part = same.slice(0, 1, 4, 1)?;
+        let [read] = first_of(call("programs::positive", vec![Value::Tensor(same.clone())])?)?;
+        let [again] = first_of(call("programs::positive", vec![Value::Tensor(read.clone())])?)?;
+        let [first] =
+            first_of(call("aten::as_strided", vec![Value::Tensor(same), ints(&[2]), ints(&[2]), Value::Int(1)])?)?;
+        let [last] =
+            first_of(call("aten::as_strided", vec![Value::Tensor(part), ints(&[2]), ints(&[1]), Value::Int(0)])?)?;
+        Ok(vec![first, last, again])
+    }
+    check(captured, inputs, 4, &PLAIN, function);
+}
+
+fn ints(values: &[i64]) -> Value {
+    Value::IntList(values.into())
 }

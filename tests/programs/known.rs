@@ -59,14 +59,6 @@ pub(crate) const KNOWN: &[Known] = &[
         matches: |case, found| is_overwritten(case, found) && differs_in_zeros(found),
     },
     Known {
-        // A pass makes the value the input itself, because only windows of the same stage keep layouts.
-        name: "as_strided of a value that a stage carries in the memory of an input: its offset is from that memory",
-        matches: |case, found| {
-            let is_of_result = found.kind == "bits" && found.place.contains("result");
-            is_of_result && calls(case, &["as_strided"]) && calls(case, &["programs::"])
-        },
-    },
-    Known {
         name: "a call that fails at once when it is captured: a backward pass before it has not run",
         matches: |case, found| {
             let ran_backward = case.body.statements.iter().any(|one| matches!(one, Statement::Backward { .. }));

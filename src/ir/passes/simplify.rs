@@ -99,7 +99,7 @@ pub static RULES: &[Rewrite] = &[
 pub fn simplify(graph: &Graph) -> Graph {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId, NodeId> = SideTable::new();
-    let is_windowed = windowed(graph);
+    let is_windowed = graph.windowed();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
@@ -109,18 +109,6 @@ pub fn simplify(graph: &Graph) -> Graph {
     }
     out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
     out
-}
-
-/// The nodes whose memory a window reads, directly or through views.
-fn windowed(graph: &Graph) -> SideTable<NodeId, bool> {
-    let mut found = SideTable::filled(graph, || false);
-    for (id, node) in graph.nodes().rev() {
-        let Some(op) = node.op() else { continue };
-        if matches!(op.row().meaning, Meaning::Window(_)) || (found[id] && op.is_view()) {
-            found[node.args[0]] = true;
-        }
-    }
-    found
 }
 
 fn when(node: &Node, op: Op) -> Option<()> {

@@ -55,6 +55,15 @@ pub fn stages(graph: &Graph, calls: &[Vec<NodeId>]) -> Result<Stages> {
             stage_of[arg] = stage_of[arg].min(stage_of[id]);
         }
     }
+    // A window counts from the start of the memory that eager calls would give its value. The passes keep that memory
+    // for windows that they see. So the stage that computes a value also takes its windows, and views on the way.
+    let is_windowed = graph.windowed();
+    for (id, node) in graph.nodes() {
+        let follows = node.op().is_some_and(|op| op.is_window() || is_windowed[id] && op.is_view());
+        if follows && is_op(node.args[0]) {
+            stage_of[id] = stage_of[node.args[0]];
+        }
+    }
     // Values that later stages use.
     let mut is_carried = SideTable::filled(graph, || false);
     let mut used_in = |id: NodeId, stage: usize| is_carried[id] |= is_op(id) && stage_of[id] < stage;
@@ -189,5 +198,27 @@ mod tests {
              n3): f32[2] n5 = tanh(n0): f32[2] n6 = add(n4, n5; 1): f32[2] n7 = input: f32[2] return n6, n7, n2 }"
         );
         assert_eq!(carried, [1]);
+    }
+
+    #[test]
+    fn windows_are_taken_where_the_memory_is_made() {
+        // The call reads n1 and gives n3. Nothing before it needs the window.
+        let graph: Graph = "graph {
+            n0 = input: f32[4]
+            n1 = exp(n0): f32[4]
+            n2 = slice(n1; 0, 1, 4, 1): f32[3]
+            n3 = input: f32[4]
+            n4 = as_strided(n2; [2], [1], 0): f32[2]
+            return n4, n3
+        }"
+        .parse()
+        .expect("it is a graph");
+        let Stages { before, carried, .. } =
+            stages(&graph, &[vec![NodeId::new(1)]]).expect("the call reads what is there");
+        let [first] = &before[..] else { panic!("there is one call") };
+        let ops: Vec<_> = first.graph.nodes().filter_map(|(_, node)| node.op()).collect();
+        assert_eq!(ops, [crate::ir::Op::Exp, crate::ir::Op::Slice, crate::ir::Op::AsStrided]);
+        assert_eq!(first.graph.outputs().len(), 2, "the window is carried");
+        assert_eq!(carried, [0]);
     }
 }
