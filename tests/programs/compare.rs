@@ -30,8 +30,6 @@ pub(crate) struct Difference {
     pub(crate) place: String,
     pub(crate) eager: String,
     pub(crate) compiled: String,
-    /// Whether the call failed in both.
-    pub(crate) fails: bool,
 }
 
 /// One observed fact.
@@ -128,7 +126,6 @@ fn both(case: &Calls<'_>) -> std::result::Result<(), Difference> {
         place: String::new(),
         eager: error.to_string(),
         compiled: String::new(),
-        fails: true,
     };
     let captured = [(case.captured)().map_err(outside)?, (case.captured)().map_err(outside)?];
     let options = CompileOptions {
@@ -229,7 +226,6 @@ const KINDS: &[&str] = &[
 /// The gravest difference between two lists of facts.
 fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(), Difference> {
     let mut gravest: Option<(usize, Difference)> = None;
-    let fails = eager.first().is_some_and(|fact| fact.value.starts_with("error"));
     for (eager, found) in eager.iter().zip(found) {
         let is_full = |fact: &Fact| fact.kind == "outcome" && fact.value.starts_with("error OutOfMemory");
         if is_full(eager) && is_full(found) {
@@ -249,7 +245,7 @@ fn compare(call: usize, eager: &[Fact], found: &[Fact]) -> std::result::Result<(
         if gravest.as_ref().is_none_or(|(other, _)| rank < *other) {
             let (kind, place) = (eager.kind, eager.place.clone());
             let (eager, compiled) = (eager.value.clone(), found.value.clone());
-            gravest = Some((rank, Difference { call, kind, place, eager, compiled, fails }));
+            gravest = Some((rank, Difference { call, kind, place, eager, compiled }));
         }
         // Facts after one that is missing are about something else.
         if eager.place != found.place || eager.kind != found.kind || eager.kind == "outcome" {

@@ -141,6 +141,28 @@ fn as_strided_after_a_call_from_outside_counts_from_the_memory_of_its_value() {
     check(captured, inputs, 4, &PLAIN, function);
 }
 
+#[test]
+fn a_backward_pass_before_a_call_that_fails_leaves_its_gradient() {
+    fn captured() -> Result<Made> {
+        let mut made = Made::default();
+        made.tensors.push(leaf(Tensor::from_slice(&[1.5f32, -2.0, 0.25, 3.0], &[2, 2])?)?);
+        Ok(made)
+    }
+    fn inputs(_call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.tensors.push(Tensor::from_slice(&[0.5f32, f32::NAN, -1.0, 2.0], &[2, 2])?);
+        Ok(made)
+    }
+    fn function(w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        w[0].exp()?.sum(&[0i64, 1][..], false)?.backward()?;
+        // It finds the NaN when the calls run.
+        let values = x[0].linalg_svdvals()?;
+        w[0].set_grad(None)?;
+        Ok(vec![values])
+    }
+    check(captured, inputs, 1, &Settings { after: After::Nothing, ..PLAIN }, function);
+}
+
 fn ints(values: &[i64]) -> Value {
     Value::IntList(values.into())
 }

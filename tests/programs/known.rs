@@ -58,14 +58,6 @@ pub(crate) const KNOWN: &[Known] = &[
         name: "a value that is overwritten whole: eager sends zeros to what it was, whose signs change on the way",
         matches: |case, found| is_overwritten(case, found) && differs_in_zeros(found),
     },
-    Known {
-        name: "a call that fails at once when it is captured: a backward pass before it has not run",
-        matches: |case, found| {
-            let ran_backward = case.body.statements.iter().any(|one| matches!(one, Statement::Backward { .. }));
-            let is_missing = found.kind == "dtype" && found.place.starts_with("gradient of captured");
-            found.fails && ran_backward && is_missing && found.compiled == "none"
-        },
-    },
 ];
 
 /// Whether a program calls what has one of these parts in its name.

@@ -23,7 +23,7 @@ use crate::dispatch::value::Stack;
 use crate::eager::{self, Argument};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::shape::same_strides;
-use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
+use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op, SideTable};
 use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
@@ -165,10 +165,12 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     }
     deferral.breaks.extend(reason);
     let mut segment = Segment { graph, inputs, writes, storages };
-    let done = segment.run(&*deferral.runner, |id| nodes.get(&id).map(|known| known.node), &mut deferral.filled);
+    let node_of = |id: u64| nodes.get(&id).map(|known| known.node);
+    let done = segment.run(&*deferral.runner, node_of, &mut deferral.filled);
     let done = done.map_err(|error| {
         let _below = exclude(DispatchKey::Tracer);
-        effects.before(&segment.graph, &segment.inputs, error)
+        let keep = |values: &SideTable<NodeId, Tensor>| segment.keep(values, node_of, &mut deferral.filled);
+        effects.before(&segment.graph, &segment.inputs, error, keep)
     });
     if let Err(error) = &done {
         deferral.failed.get_or_insert_with(|| error.clone());
@@ -184,22 +186,33 @@ struct Segment {
     storages: IndexMap<usize, Named>,
 }
 
+/// Storages without elements by their addresses, and those that took their place.
+type Filled = HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>;
+
 impl Segment {
-    fn run(
-        &mut self,
-        runner: &dyn Runner,
+    /// The values with live handles that are not inputs, by the addresses of their storages.
+    fn wanted(&self, node_of: impl Fn(u64) -> Option<NodeId>) -> Vec<(usize, NodeId)> {
+        let lives =
+            |named: &Named| named.storage.upgrade().is_some_and(|storage| storage.device().kind == DeviceKind::Meta);
+        let live = self.storages.iter().filter(|(_, named)| lives(named));
+        live.filter_map(|(at, named)| Some((*at, node_of(named.id)?))).collect()
+    }
+
+    /// Gives live tensors their elements, as far as they were computed before a call failed.
+    fn keep(
+        &self,
+        values: &SideTable<NodeId, Tensor>,
         node_of: impl Fn(u64) -> Option<NodeId>,
-        filled: &mut HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
+        filled: &mut Filled,
     ) -> Result<()> {
+        let computed = self.wanted(node_of).into_iter().filter(|(_, node)| node.index() < values.ids().len());
+        computed.map(|(at, node)| fill(at, &self.storages[&at], values[node].array(), filled)).collect()
+    }
+
+    fn run(&mut self, runner: &dyn Runner, node_of: impl Fn(u64) -> Option<NodeId>, filled: &mut Filled) -> Result<()> {
         let _below = exclude(DispatchKey::Tracer);
-        // Values with live handles that are not inputs.
-        let is_wanted = |named: &Named| {
-            let lives = named.storage.upgrade().is_some_and(|storage| storage.device().kind == DeviceKind::Meta);
-            if lives { node_of(named.id) } else { None }
-        };
-        let wanted: Vec<(&usize, &Named, NodeId)> =
-            self.storages.iter().filter_map(|(at, named)| Some((at, named, is_wanted(named)?))).collect();
-        let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, _, node)| *node).collect();
+        let wanted = self.wanted(node_of);
+        let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, node)| *node).collect();
         outputs.extend(self.writes.iter().map(|(_, node)| *node));
         outputs.extend(unused_checks(&self.graph, &outputs, self.graph.len()));
         if outputs.is_empty() {
@@ -208,14 +221,8 @@ impl Segment {
         self.graph.set_outputs(outputs);
         let arrays: Vec<&Array> = self.inputs.iter().map(Tensor::array).collect();
         let results = runner.run(&self.graph, &arrays)?;
-        for ((at, named, _), result) in wanted.iter().zip(&results) {
-            let array = laid_out(result, named)?;
-            let Some(first) = named.storage.upgrade() else { continue };
-            array.storage().version().store(first.version().load(RELAXED), RELAXED);
-            for tensor in named.tensors.iter().filter_map(WeakTensor::upgrade) {
-                tensor.take_elements(array.storage())?;
-            }
-            filled.insert(**at, (named.storage.clone(), array.storage().clone()));
+        for ((at, _), result) in wanted.iter().zip(&results) {
+            fill(*at, &self.storages[at], result, filled)?;
         }
         for ((input, _), value) in self.writes.iter().zip(&results[wanted.len()..]) {
             let target = self.inputs[*input].array();
@@ -224,6 +231,18 @@ impl Segment {
         }
         Ok(())
     }
+}
+
+/// Gives the tensors of the storage that was at this address their elements.
+fn fill(at: usize, named: &Named, value: &Array, filled: &mut Filled) -> Result<()> {
+    let Some(first) = named.storage.upgrade() else { return Ok(()) };
+    let array = laid_out(value, named)?;
+    array.storage().version().store(first.version().load(RELAXED), RELAXED);
+    for tensor in named.tensors.iter().filter_map(WeakTensor::upgrade) {
+        tensor.take_elements(array.storage())?;
+    }
+    filled.insert(at, (named.storage.clone(), array.storage().clone()));
+    Ok(())
 }
 
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
