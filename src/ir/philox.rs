@@ -45,7 +45,45 @@ pub fn n_counters(n: usize, bytes: usize) -> u64 {
     (n as u64).div_ceil(16 / bytes as u64)
 }
 
+/// Both 64-bit words of the block of a seed at a counter. It is [`block`] in 64-bit lanes, of which a product reads the
+/// lower halves: vectors have such products.
+#[inline(always)]
+fn pair(seed: u64, counter: u64) -> [u64; 2] {
+    const LOW: u64 = u32::MAX as u64;
+    let (mut a, mut b, mut c, mut d) = (counter, counter >> 32, 0, 0);
+    let (mut left, mut right) = (seed as u32, (seed >> 32) as u32);
+    for round in 0..ROUNDS {
+        if round > 0 {
+            (left, right) = (left.wrapping_add(WEYL[0]), right.wrapping_add(WEYL[1]));
+        }
+        let (first, second) = (u64::from(MULTIPLIERS[0]) * (a & LOW), u64::from(MULTIPLIERS[1]) * (c & LOW));
+        (a, b, c, d) = (second >> 32 ^ b ^ u64::from(left), second, first >> 32 ^ d ^ u64::from(right), first);
+    }
+    [a & LOW | b << 32, c & LOW | d << 32]
+}
+
+/// How many blocks are computed at a time, so that the compiler makes vectors of them.
+const LANES: usize = 16;
+
+/// Calls `put` with the words of each block of `out`, the first of which is that of `counter`.
+#[inline(always)]
+fn fill<T>(seed: u64, counter: u64, out: &mut [T], put: impl Fn(&mut T, [u64; 2])) {
+    let (chunks, rest) = out.as_chunks_mut::<LANES>();
+    let last = counter.wrapping_add((chunks.len() * LANES) as u64);
+    for (chunk, n) in chunks.iter_mut().zip(0u64..) {
+        let first = counter.wrapping_add(n * LANES as u64);
+        let mut pairs = [[0; LANES]; 2];
+        for lane in 0..LANES {
+            let [low, high] = pair(seed, first.wrapping_add(lane as u64));
+            (pairs[0][lane], pairs[1][lane]) = (low, high);
+        }
+        chunk.iter_mut().enumerate().for_each(|(lane, out)| put(out, [pairs[0][lane], pairs[1][lane]]));
+    }
+    rest.iter_mut().zip(0u64..).for_each(|(out, n)| put(out, pair(seed, last.wrapping_add(n))));
+}
+
 /// 32-bit words `start..start + out.len()` of the draw of a seed from a first counter.
+#[inline(always)]
 pub fn fill32(seed: u64, first: u64, start: usize, out: &mut [u32]) {
     let word = |at: usize| block(seed, first.wrapping_add(at as u64 / 4))[at % 4];
     let head = ((4 - start % 4) % 4).min(out.len());
@@ -53,19 +91,24 @@ pub fn fill32(seed: u64, first: u64, start: usize, out: &mut [u32]) {
     head.iter_mut().zip(start..).for_each(|(out, at)| *out = word(at));
     let counter = first.wrapping_add((start + head.len()) as u64 / 4);
     let (blocks, rest) = rest.as_chunks_mut::<4>();
-    blocks.iter_mut().zip(0u64..).for_each(|(out, n)| *out = block(seed, counter.wrapping_add(n)));
+    fill(seed, counter, blocks, |out, [low, high]| {
+        *out = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
+    });
     let at = start + head.len() + 4 * blocks.len();
     rest.iter_mut().zip(at..).for_each(|(out, at)| *out = word(at));
 }
 
 /// 64-bit words `start..start + out.len()` of the draw of a seed from a first counter.
+#[inline(always)]
 pub fn fill64(seed: u64, first: u64, start: usize, out: &mut [u64]) {
-    let pair = |at: usize| {
-        let block = block(seed, first.wrapping_add(at as u64 / 2));
-        let [low, high] = [block[2 * (at % 2)], block[2 * (at % 2) + 1]];
-        u64::from(low) | u64::from(high) << 32
-    };
-    out.iter_mut().zip(start..).for_each(|(out, at)| *out = pair(at));
+    let word = |at: usize| pair(seed, first.wrapping_add(at as u64 / 2))[at % 2];
+    let (head, rest) = out.split_at_mut((start % 2).min(out.len()));
+    head.iter_mut().for_each(|out| *out = word(start));
+    let counter = first.wrapping_add((start + head.len()) as u64 / 2);
+    let (blocks, rest) = rest.as_chunks_mut::<2>();
+    fill(seed, counter, blocks, |out, pair| *out = pair);
+    let at = start + head.len() + 2 * blocks.len();
+    rest.iter_mut().zip(at..).for_each(|(out, at)| *out = word(at));
 }
 
 #[cfg(test)]
@@ -86,6 +129,21 @@ mod tests {
         ];
         for (counter, key, words) in cases {
             assert_eq!(philox4x32(counter, key), words, "{counter:x?} {key:x?}");
+        }
+    }
+
+    #[test]
+    fn many_blocks_at_a_time_are_the_same_words() {
+        let (seed, first) = (0xfedc_ba98_7654_3210, u64::MAX - 40);
+        let (mut words, mut wide) = (vec![0; 4 * 5 * LANES + 3], vec![0; 2 * 5 * LANES + 1]);
+        fill32(seed, first, 0, &mut words);
+        fill64(seed, first, 0, &mut wide);
+        for (at, word) in words.iter().enumerate() {
+            assert_eq!(*word, block(seed, first.wrapping_add(at as u64 / 4))[at % 4], "{at}");
+        }
+        for (at, word) in wide.iter().enumerate() {
+            let block = block(seed, first.wrapping_add(at as u64 / 2));
+            assert_eq!([*word as u32, (*word >> 32) as u32], block[at % 2 * 2..][..2], "{at}");
         }
     }
 

@@ -146,6 +146,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/product/vector.rs",
     "runtime/product/windows.rs",
     "runtime/routine/elements.rs",
+    "runtime/routine/random.rs",
     "runtime/single.rs",
 ];
 

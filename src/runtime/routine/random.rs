@@ -1,10 +1,13 @@
 //! Random words.
 
+#![allow(unsafe_code, reason = "vector instructions are chosen at run time")]
+
 use super::elements::Operands;
+use crate::codegen::vm::Isa;
 use crate::device::pool;
 use crate::error::{Error, Result};
 use crate::ir::DType;
-use crate::ir::philox::{fill32, fill64};
+use crate::ir::philox;
 use std::sync::{Mutex, PoisonError};
 
 /// Words that are worth a task: about 50 µs of work.
@@ -43,3 +46,35 @@ fn fill<T: Send>(words: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
         work(task * TASK, &mut parts[task].lock().unwrap_or_else(PoisonError::into_inner));
     });
 }
+
+/// Instantiates a function of [`philox`] for the instruction set of this processor.
+macro_rules! leveled {
+    ($fill:ident, $word:ty) => {
+        fn $fill(seed: u64, first: u64, start: usize, words: &mut [$word]) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn avx2(seed: u64, first: u64, start: usize, words: &mut [$word]) {
+                    philox::$fill(seed, first, start, words);
+                }
+
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2")]
+                fn avx512(seed: u64, first: u64, start: usize, words: &mut [$word]) {
+                    philox::$fill(seed, first, start, words);
+                }
+
+                match Isa::best() {
+                    Isa::Baseline => {}
+                    // SAFETY: the processor has the instructions.
+                    Isa::Avx2 => return unsafe { avx2(seed, first, start, words) },
+                    // SAFETY: the same.
+                    Isa::Avx512 => return unsafe { avx512(seed, first, start, words) },
+                }
+            }
+            philox::$fill(seed, first, start, words);
+        }
+    };
+}
+
+leveled!(fill32, u32);
+leveled!(fill64, u64);
