@@ -141,7 +141,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     if let Some(reason) = &reason {
         recording.give_up(reason.clone());
     }
-    let writes = recording.writes();
+    let writes = recording.writes(&[]);
     recording.forget_lost_views();
     let Some(deferral) = &mut recording.deferral else { return Ok(()) };
     deferral.is_whole = false;

@@ -269,7 +269,8 @@ impl Recording {
 
     /// All outputs of the trace, and the changes of gradients.
     fn end(&mut self, outputs: &[Tensor], mut nodes: Vec<NodeId>) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
-        nodes.extend(self.writes().into_iter().map(|(_, node)| node));
+        let writes = self.writes(&nodes);
+        nodes.extend(writes.into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
         nodes.extend(unused_checks(&self.graph, &nodes, self.n_nodes_of_function()));
         Ok((nodes, changes))
@@ -494,11 +495,12 @@ impl Recording {
         }
     }
 
-    /// The written inputs and their new values, in any layout.
-    pub(super) fn writes(&self) -> Vec<(usize, NodeId)> {
+    /// The written inputs and their new values: as they are laid out if that is a result anyway, else in any layout.
+    pub(super) fn writes(&self, results: &[NodeId]) -> Vec<(usize, NodeId)> {
         let write = |&input: &usize| {
             let node = self.nodes.get(&self.id_of_input(input))?.node;
-            Some((input, self.laid_out.get(&node).copied().unwrap_or(node)))
+            let value = self.laid_out.get(&node).filter(|_| !results.contains(&node));
+            Some((input, value.copied().unwrap_or(node)))
         };
         self.written.iter().filter_map(write).collect()
     }

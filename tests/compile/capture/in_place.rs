@@ -433,6 +433,28 @@ fn new_values_are_written_into_inputs() -> Result<()> {
     Ok(())
 }
 
+/// An input that is overwritten whole and returned is written once, also if its new value had to be laid out.
+#[test]
+fn an_overwritten_input_that_is_a_result_is_written_once() -> Result<()> {
+    let functions: [fn(&Tensor) -> Result<()>; 3] =
+        [|x| x.fill_(1.5), |x| x.zero_(), |x| x.copy_(&Tensor::full(&[COLUMNS], 0.25, DType::F32)?)];
+    for (number, write) in functions.into_iter().enumerate() {
+        let f = compile(move |x: &Tensor| {
+            write(x)?;
+            Ok(x.clone())
+        });
+        let (own, other) = (cache(), cache());
+        f.call(&own)?;
+        let (found, traffic) = f.call_counted(&own)?;
+        write(&other)?;
+        assert_eq!((look(&found), look(&own)), (look(&other), look(&other)), "function {number}");
+        let written: usize = traffic.iter().map(|moved| moved.written).sum();
+        assert!(written <= (ROWS + 1) * ROW, "function {number} writes {written} bytes: {}", f.explain());
+        assert!(f.explain().groups.iter().any(|group| group.in_place.is_some()), "function {number}: {}", f.explain());
+    }
+    Ok(())
+}
+
 /// What still needs the old value, or may fail after a write, gets a copy; the effects are eager's.
 #[test]
 fn old_values_that_are_needed_are_kept() -> Result<()> {
