@@ -1,16 +1,17 @@
 //! Padding: with a constant, by reflection, with the edge, or circular.
 //!
-//! Padding with a constant is a row of the op table. In the other modes each dim is an `index_select` by an index that
-//! is computed from a range, so a negative pad crops.
+//! Padding with a constant is a row of the op table. In the other modes each dim is joined from pieces: what is in front,
+//! the elements that are kept, and what is behind. A negative pad crops.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::ConstantPadNd;
-use crate::ir::{Attrs, Op, Scalar};
+use crate::ir::{Attrs, MemoryFormat, Op, Scalar};
+use crate::ops::arguments::ordered;
 use crate::ops::composite::Composite;
 use crate::ops::dims::{Dims, ints};
-use crate::ops::factories::range_on;
+use crate::ops::joins::cat;
 use crate::ops::memory_formats::in_format;
 use crate::tensor::handle::Tensor;
 
@@ -130,8 +131,8 @@ fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> 
         for (nth, pair) in pads.chunks_exact(2).enumerate() {
             let (dim, own) = (first + n_dims - 1 - nth, x.dim() - 1 - nth);
             if pair != [0, 0] {
-                let size = out.sizes()[dim] as i64;
-                out = out.index_select(dim as i64, &index(op, x, own, size, [pair[0], pair[1]], source)?)?;
+                check(op, x, own, out.sizes()[dim] as i64, [pair[0], pair[1]], source)?;
+                out = joined(&out, dim as i64, [pair[0], pair[1]], source)?;
             }
         }
         Ok(out)
@@ -144,35 +145,64 @@ fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> 
     if out.has_storage_of(x) { x.copy() } else { Ok(out) }
 }
 
-/// For each element of a padded dim, the index that it is read from.
-fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: Source) -> Result<Tensor> {
+/// Checks the pads of one dim of an input, which has this size.
+fn check(op: &str, x: &Tensor, dim: usize, size: i64, [before, after]: [i64; 2], source: Source) -> Result<()> {
     let refuse = |hint: &str| {
-        let what = format!("padding {pads:?} at dim {dim} of input shape {:?}", x.sizes());
+        let what = format!("padding {:?} at dim {dim} of input shape {:?}", [before, after], x.sizes());
         Err(Error::shape(op, what, hint))
     };
-    let [before, after] = pads;
     if size.saturating_add(before).saturating_add(after) < 0 || size.saturating_add(before.min(after)) < 0 {
         return refuse("it crops more than there is");
     }
-    let all = |start: i64| range_on(x.device(), start, size + after, None);
     match source {
         Source::Reflected if before >= size || after >= size => refuse("it must be less than the size of the dim"),
         Source::Repeated if size == 0 => refuse("there is no edge to repeat"),
-        Source::Repeated => all(-before)?.clamp(Some(0.into()), Some((size - 1).into())),
-        Source::Reflected => {
-            let last = size - 1;
-            all(-before)?.abs()?.neg()?.add(last)?.abs()?.neg()?.add(last)
-        }
         Source::Circular => {
-            // Cropped elements are not copied to the opposite edge.
-            let (start, end) = ((-before).max(0), size - (-after).max(0));
-            let left = end - start;
-            if before > left || after > left {
+            let [start, end] = kept(size, [before, after]);
+            if before > end - start || after > end - start {
                 return refuse("it must be at most the size of the dim");
             }
-            let wrapped = range_on(x.device(), start - before.max(0), end + after.max(0), None)?;
-            let wrapped_end = wrapped.ge(end)?.where_(wrapped.sub(left)?, &wrapped)?;
-            wrapped.lt(start)?.where_(wrapped.add(left)?, wrapped_end)
+            Ok(())
         }
+        Source::Reflected | Source::Repeated => Ok(()),
+    }
+}
+
+/// The elements of a dim of this size that pads keep: from the first one to before the second one.
+fn kept(size: i64, [before, after]: [i64; 2]) -> [i64; 2] {
+    let start = (-before).max(0);
+    [start, (size + after.min(0)).max(start)]
+}
+
+/// Pads one dim, whose pads were checked.
+fn joined(x: &Tensor, dim: i64, [before, after]: [i64; 2], source: Source) -> Result<Tensor> {
+    let size = x.sizes()[dim as usize] as i64;
+    let [start, end] = kept(size, [before, after]);
+    let part = |start: i64, n: i64| x.slice(dim, start, start + n, 1);
+    let border = |is_before: bool, n: i64| match source {
+        Source::Reflected => {
+            let mirrored = part(if is_before { 1 } else { size - 1 - n }, n)?;
+            if n == 1 { Ok(mirrored) } else { mirrored.flip(&[dim][..]) }
+        }
+        Source::Repeated => {
+            let mut sizes = x.sizes().to_vec();
+            sizes[dim as usize] = n as usize;
+            part(if is_before { 0 } else { size - 1 }, 1)?.expand(&sizes[..])
+        }
+        // Cropped elements are not copied to the opposite edge.
+        Source::Circular => part(if is_before { end - n } else { start }, n),
+    };
+    let mut pieces = Vec::with_capacity(3);
+    if before > 0 {
+        pieces.push(border(true, before)?);
+    }
+    pieces.push(part(start, end - start)?);
+    if after > 0 {
+        pieces.push(border(false, after)?);
+    }
+    // A single piece is a view.
+    match &pieces[..] {
+        [only] => call(Op::Clone, &[only], &ordered(MemoryFormat::Contiguous)),
+        several => cat(&several.iter().collect::<Vec<_>>(), dim)?.contiguous(),
     }
 }
