@@ -18,6 +18,7 @@ mod guarded;
 #[path = "../common/legality.rs"]
 mod legality;
 mod moves;
+mod networks;
 mod once_wrong;
 mod ops;
 mod outer_folds;
@@ -90,6 +91,13 @@ fn workloads_have_eagers_bits() {
     let [short, long] = WORKLOADS;
     let count = if effort::is_long() { long } else { short };
     all(effort::seeds_below(count / SHARE), workload::workload);
+}
+
+#[test]
+fn networks_have_eagers_bits() {
+    let [short, long] = WORKLOADS;
+    let count = 4 * if effort::is_long() { long } else { short };
+    all(effort::seeds_below(count / SHARE), networks::network);
 }
 
 #[test]
