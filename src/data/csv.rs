@@ -174,13 +174,16 @@ impl<'a> Source<'a> {
             true => row.iter().map(|name| name.trim().trim_start_matches('\u{feff}').to_owned()).collect(),
             false => (0..row.len()).map(|column| column.to_string()).collect(),
         };
-        if let Some(name) = self.options.classes.iter().find(|name| !names.contains(name)) {
+        // Sets, because a line can have millions of cells.
+        let mut known = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !known.insert(name.as_str())) {
+            return Err(self.fail(line, format!("two columns are called {twice:?}; rename one")));
+        }
+        if let Some(name) = self.options.classes.iter().find(|name| !known.contains(name.as_str())) {
             return Err(self.fail(line, format!("there is no column {name:?}; there are {names:?}")));
         }
-        if let Some(twice) = (1..names.len()).find(|&column| names[..column].contains(&names[column])) {
-            return Err(self.fail(line, format!("two columns are called {:?}; rename one", names[twice])));
-        }
-        let is_class: Vec<bool> = names.iter().map(|name| self.options.classes.contains(name)).collect();
+        let chosen: BTreeSet<&str> = self.options.classes.iter().map(String::as_str).collect();
+        let is_class: Vec<bool> = names.iter().map(|name| chosen.contains(name.as_str())).collect();
         let mut words: Vec<Vec<String>> = vec![Vec::new(); names.len()];
         let mut numbers: Vec<T> = Vec::new();
         let mut n_rows = 0;

@@ -80,6 +80,27 @@ mod tables {
         Ok(())
     }
 
+    /// A line of many cells takes time in proportion to their number: comparing each name with each would take minutes.
+    #[test]
+    fn a_table_has_many_columns() -> Result<()> {
+        const N: usize = 300_000;
+        let scratch = Scratch::new("columns");
+        let line = |cell: &dyn Fn(usize) -> String| (0..N).map(cell).collect::<Vec<_>>().join(",");
+        let names: Vec<String> = (0..N).map(|column| format!("c{column}")).collect();
+        let text = format!("{}\n{}\n", names.join(","), line(&|column| (column % 7).to_string()));
+        let start = std::time::Instant::now();
+        let (options, classes) = (CsvOptions::default(), names[N / 2..].to_vec());
+        let path = scratch.write("wide.csv", &text);
+        assert_eq!(Table::read(&path, &options)?.numbers.sizes(), [1, N]);
+        let halves = Table::read(&path, &CsvOptions { classes, ..options.clone() })?;
+        assert_eq!((halves.numbers.sizes(), halves.classes.len()), (&[1, N / 2][..], N / 2));
+        let twice = scratch.write("twice.csv", text.replacen("c299999", "c299998", 1));
+        let error = Table::read(twice, &options).expect_err("a name is there twice").to_string();
+        assert!(error.contains("twice.csv:1: two columns are called \"c299998\""), "{error}");
+        assert!(start.elapsed().as_secs() < 20, "it took {:?}", start.elapsed());
+        Ok(())
+    }
+
     #[test]
     fn errors_name_the_file_and_the_line() {
         let scratch = Scratch::new("errors");
