@@ -2,25 +2,24 @@
 //!
 //! Nothing is unpickled. Members that Python pickled (inputs of examples, tensors of other classes) are not read, and
 //! a program that needs one is refused. Tensors are over the mapped file, privately: a write changes the tensor and
-//! not the file. Members that are packed or not aligned are copied.
+//! not the file. A member that is packed or not aligned is copied, once for all tensors over it. So tensors over one
+//! member share what is written, as they did in PyTorch, and memory is bounded by what the members have.
 
 use crate::device::foreign::Foreign;
+use crate::device::{Shared, Storage};
 use crate::error::Result;
 use crate::exported::model::{Model, Size, TensorMeta, set, string, tensor_meta};
 use crate::formats::file::{Mapped, shown};
 use crate::formats::json::{Bad, Reader};
 use crate::formats::zip::{Member, members};
 use crate::ir::{DType, Layout};
-use crate::ops::memory::adopt;
+use crate::ops::memory::{adopted, over};
 use crate::tensor::handle::Tensor;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// Most bytes that packed members may have when they are unpacked.
 const MAX_UNPACKED: usize = 1 << 36;
-/// Most tensors over one member that is copied for each of them. Views of one memory are few, and these are read as a
-/// whole for each.
-const MAX_COPIES: usize = 64;
 /// Where a tensor lies that belongs to the state of the module, and one that the export found elsewhere.
 const FOLDERS: [&str; 2] = ["data/weights", "data/constants"];
 
@@ -32,6 +31,10 @@ pub(super) struct Archive {
     /// Those that were pickled.
     pub(super) pickled: Vec<String>,
 }
+
+/// The memory of members, by name, and by whether it is for truth values. These have memory of their own, because bytes
+/// besides 0 and 1 are changed in it.
+type Memories = BTreeMap<(String, bool), Shared<Storage>>;
 
 /// Where the bytes of a tensor are.
 #[derive(Default)]
@@ -104,7 +107,7 @@ impl Contents<'_> {
     ) -> Result<()> {
         let payloads = payloads(&self.text(config)?).map_err(|bad| self.bad(config, &bad))?;
         let mut same: BTreeMap<String, Tensor> = BTreeMap::new();
-        let mut copies: BTreeMap<String, usize> = BTreeMap::new();
+        let mut memories = Memories::new();
         for (name, payload) in payloads {
             if payload.is_pickled {
                 pickled.push(name);
@@ -114,8 +117,8 @@ impl Contents<'_> {
             let tensor = match same.entry(key) {
                 Entry::Occupied(entry) => entry.get().clone(),
                 Entry::Vacant(entry) => {
-                    let n_copies = copies.entry(payload.path.clone()).or_default();
-                    let tensor = self.tensor(&format!("{folder}/{}", payload.path), &payload.meta, n_copies);
+                    let path = format!("{folder}/{}", payload.path);
+                    let tensor = self.tensor(path, &payload.meta, &mut memories);
                     let tensor = tensor.map_err(|what| self.file.fail(format!("tensor {}: {what}", shown(&name))))?;
                     entry.insert(tensor).clone()
                 }
@@ -127,29 +130,34 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// A tensor over a member, of which so many copies were made.
-    fn tensor(&self, path: &str, meta: &TensorMeta, n_copies: &mut usize) -> Result<Tensor, String> {
-        let member = self.members.get(path).ok_or_else(|| format!("its member {} is missing", shown(path)))?;
+    /// A tensor over a member, whose memory may be there from another one.
+    fn tensor(&self, path: String, meta: &TensorMeta, memories: &mut Memories) -> Result<Tensor, String> {
         let dtype = meta.dtype.ok_or("its dtype is not supported")?;
         let layout = layout(meta).ok_or("its sizes, strides or offset are no numbers")?;
         let say = |error: crate::Error| error.to_string();
-        let is_copied = member.is_deflated || !self.file.is_aligned(member.range.start, dtype);
-        // Truth values are read to see whether they are some.
-        *n_copies += usize::from(is_copied || dtype == DType::Bool);
-        if *n_copies > MAX_COPIES {
-            let hint = "write the archive with members that are stored and aligned, as torch.export.save does";
-            return Err(format!("its member {} is copied for more than {MAX_COPIES} tensors; {hint}", shown(path)));
-        }
-        let tensor = if is_copied {
-            let bytes = member.unpacked(self.file.bytes())?;
-            adopt("load", Foreign::from(bytes), dtype, &layout).map_err(say)?
-        } else {
-            self.file.private_tensor(member.range.clone(), dtype, &layout).map_err(say)?
+        let memory = match memories.entry((path, dtype == DType::Bool)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let memory = self.memory(&entry.key().0)?;
+                // Aligned for every dtype, because the next tensor over it may have another one.
+                let strictest = if dtype == DType::Bool { DType::Bool } else { DType::F64 };
+                entry.insert(adopted(memory, strictest).map_err(say)?)
+            }
         };
+        let tensor = over("load", memory, dtype, &layout).map_err(say)?;
         if meta.requires_grad {
             tensor.set_requires_grad(true).map_err(say)?;
         }
         Ok(tensor)
+    }
+
+    /// The bytes of a member, unpacked.
+    fn memory(&self, path: &str) -> Result<Foreign, String> {
+        let member = self.members.get(path).ok_or_else(|| format!("its member {} is missing", shown(path)))?;
+        if member.is_deflated || !self.file.is_aligned(member.range.start, DType::F64) {
+            return Ok(Foreign::from(member.unpacked(self.file.bytes())?));
+        }
+        self.file.private(member.range.clone()).map_err(|error| error.to_string())
     }
 
     fn text(&self, path: &str) -> Result<String> {

@@ -181,8 +181,8 @@ impl Program {
         Program::of(&Mapped::open(path.as_ref())?, options)
     }
 
-    /// Loads a program from bytes that are part of this one; [`include_model!`](crate::include_model) calls it. Its
-    /// tensors are copies. Errors call the bytes `name`.
+    /// Loads a program from bytes that are part of this one; [`include_model!`](crate::include_model) calls it. Each
+    /// member of the archive with tensors is copied once, so that they can be written. Errors call the bytes `name`.
     ///
     /// # Errors
     /// Same as [`Program::load`].

@@ -121,13 +121,13 @@ impl Mapped {
         adopt("load", memory, dtype, layout)
     }
 
-    /// Like [`Mapped::tensor`], for a tensor that may be written. A page that is written becomes the tensor's own; the
-    /// file stays as it is.
+    /// The bytes in `range`, which are in the file, for tensors that may be written. A page that is written becomes the
+    /// memory's own; the file stays as it is. Bytes that are part of the program are copied.
     ///
     /// # Errors
-    /// Also if the system maps no more.
-    pub(crate) fn private_tensor(&self, range: Range<usize>, dtype: DType, layout: &Layout) -> Result<Tensor> {
-        let memory = match &self.content {
+    /// If the system maps no more.
+    pub(crate) fn private(&self, range: Range<usize>) -> Result<Foreign> {
+        Ok(match &self.content {
             Content::Map(map) if !range.is_empty() => {
                 let mut options = memmap2::MmapOptions::new();
                 options.offset(range.start as u64).len(range.len());
@@ -137,8 +137,7 @@ impl Mapped {
             }
             Content::Static(bytes) => Foreign::from(bytes[range].to_vec()),
             Content::Map(_) | Content::Empty => Foreign::from(Vec::<u8>::new()),
-        };
-        adopt("load", memory, dtype, layout)
+        })
     }
 }
 

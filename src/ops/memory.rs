@@ -69,7 +69,10 @@ impl Tensor {
     pub fn from_bytes(bytes: &[u8], dtype: DType, sizes: &[usize]) -> Result<Tensor> {
         check_len("from_bytes", bytes.len(), dtype, sizes)?;
         let tensor = Tensor::copied(dtype, sizes, bytes, Device::CPU)?;
-        if is_valid(dtype, bytes) { Ok(tensor) } else { made_valid(tensor) }
+        if !is_valid(dtype, bytes) {
+            make_valid(tensor.array().storage())?;
+        }
+        Ok(tensor)
     }
 
     /// The elements in row-major order, without a copy. While the result is alive, a write to the tensor's memory is an
@@ -191,10 +194,13 @@ fn whole(op: &str, memory: Foreign, dtype: DType, sizes: &[usize]) -> Result<Ten
 /// # Errors
 /// If the layout is not inside the memory.
 pub(crate) fn adopt(op: &str, memory: Foreign, dtype: DType, layout: &Layout) -> Result<Tensor> {
-    if dtype.is_complex() {
-        return Tensor::of_pairs(&adopt(op, memory, dtype.part(), &layout.of_pairs())?);
-    }
-    let is_aligned = memory.is_empty() || memory.bytes().as_ptr().addr().is_multiple_of(dtype.size());
+    over(op, &adopted(memory, dtype)?, dtype, layout)
+}
+
+/// Foreign memory as a storage of elements of a dtype. It is copied only if kernels do not take it as it is.
+pub(crate) fn adopted(memory: Foreign, dtype: DType) -> Result<Shared<Storage>> {
+    let size = if dtype.is_complex() { dtype.part().size() } else { dtype.size() };
+    let is_aligned = memory.is_empty() || memory.bytes().as_ptr().addr().is_multiple_of(size);
     let is_valid = is_valid(dtype, memory.bytes());
     let storage = if is_aligned && is_valid {
         Storage::foreign(memory)
@@ -202,9 +208,22 @@ pub(crate) fn adopt(op: &str, memory: Foreign, dtype: DType, layout: &Layout) ->
         count_copy();
         Storage::copy_of(Device::CPU, memory.bytes())?
     };
-    let array = Array::from_storage(Shared::new(storage), dtype, layout.clone()).map_err(|error| error.of(op))?;
-    let tensor = Tensor::from_array(array);
-    if is_valid { Ok(tensor) } else { made_valid(tensor) }
+    if !is_valid {
+        make_valid(&storage)?;
+    }
+    Ok(Shared::new(storage))
+}
+
+/// A tensor over a part of a storage, which other tensors may have, too.
+///
+/// # Errors
+/// If the layout is not inside the storage.
+pub(crate) fn over(op: &str, storage: &Shared<Storage>, dtype: DType, layout: &Layout) -> Result<Tensor> {
+    if dtype.is_complex() {
+        return Tensor::of_pairs(&over(op, storage, dtype.part(), &layout.of_pairs())?);
+    }
+    let array = Array::from_storage(storage.clone(), dtype, layout.clone()).map_err(|error| error.of(op))?;
+    Ok(Tensor::from_array(array))
 }
 
 fn check_len(op: &str, found: usize, dtype: DType, sizes: &[usize]) -> Result<()> {
@@ -224,8 +243,7 @@ fn is_valid(dtype: DType, bytes: &[u8]) -> bool {
     dtype != DType::Bool || bytes.iter().fold(0, |seen, byte| seen | byte) <= 1
 }
 
-/// Truth values of 0 and 1 for those of a tensor that was made just now.
-fn made_valid(tensor: Tensor) -> Result<Tensor> {
-    tensor.array().storage().write(|bytes| bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0)))?;
-    Ok(tensor)
+/// Truth values of 0 and 1 for those of a storage that was made just now.
+fn make_valid(storage: &Storage) -> Result<()> {
+    storage.write(|bytes| bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0)))
 }

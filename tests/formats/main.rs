@@ -12,6 +12,7 @@ mod effort;
 mod exchange;
 mod exported;
 mod files;
+mod members;
 mod state;
 
 use std::path::{Path, PathBuf};
