@@ -196,6 +196,22 @@ impl Kernel {
         Kernel { name: "ambiguous_autogradother_kernel".into(), ..Kernel::of_body(Body::Ambiguous) }
     }
 
+    /// A kernel of functions with this signature, which capture so many bytes.
+    #[inline(never)]
+    fn of_functions(
+        name: &str,
+        captured: usize,
+        functions: Functions,
+        signature: Signature,
+        arguments: &[fn() -> Type],
+        returns: fn() -> Vec<Type>,
+    ) -> Kernel {
+        let arguments = arguments.iter().map(|ty| ty()).collect();
+        let typed = TypedKind { signature, arguments, returns: returns() };
+        let body = Body::of(functions, captured);
+        Kernel { name: name.to_string(), typed: Some(typed), ..Kernel::of_body(body) }
+    }
+
     fn of_body(body: Body) -> Kernel {
         let is_retired = AtomicBool::new(false);
         let n_declined = AtomicU8::new(ENOUGH);
@@ -482,14 +498,12 @@ macro_rules! kernel_of_functions {
             let boxed = move |op: &Operator, keys: KeySet, stack: &mut Stack| {
                 let result = {
                     let [$($a),*] = stack.as_slice() else {
-                        let found = stack.len();
-                        let what = format!("expected {} argument(s) on the stack but found {found}", $n);
-                        return Err(Error::argument(op.name().to_string(), what));
+                        return Err(wrong_count(op, $n, stack));
                     };
                     let mut _position = 0..$n;
                     $(let position = _position.next().unwrap_or_default();
                     let $a = $A::from_value($a)
-                        .ok_or_else(|| wrong_argument(op.name(), position, &$A::ty(), $a))?;)*
+                        .ok_or_else(|| wrong_type(op, position, $A::ty, $a))?;)*
                     function(op, keys, $($a),*)?
                 };
                 stack.clear();
@@ -497,17 +511,26 @@ macro_rules! kernel_of_functions {
                 Ok(())
             };
             let functions = Functions { boxed: Box::new(boxed), typed: Some(Box::new(typed)) };
-            Kernel {
-                name: name.to_string(),
-                typed: Some(TypedKind {
-                    signature: Signature::of::<fn($($A),*) -> Ret>(),
-                    arguments: vec![$($A::ty()),*],
-                    returns: Ret::types(),
-                }),
-                ..Kernel::of_body(Body::of(functions, captured))
-            }
+            let signature = Signature::of::<fn($($A),*) -> Ret>();
+            Kernel::of_functions(name, captured, functions, signature, &[$($A::ty),*], Ret::types)
         }
     };
+}
+
+/// The error of a boxed call that has not `n` arguments. Errors are made by functions of their own, because
+/// each signature has a copy of the code around them.
+#[cold]
+#[inline(never)]
+fn wrong_count(op: &Operator, n: usize, stack: &Stack) -> Error {
+    let what = format!("expected {n} argument(s) on the stack but found {}", stack.len());
+    Error::argument(op.name().to_string(), what)
+}
+
+/// The error of a boxed call with an argument of another type.
+#[cold]
+#[inline(never)]
+fn wrong_type(op: &Operator, position: usize, ty: fn() -> Type, found: &Value) -> Error {
+    wrong_argument(op.name(), position, &ty(), found)
 }
 
 macro_rules! all_function_kernels {

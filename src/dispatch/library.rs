@@ -186,14 +186,16 @@ impl Library {
     /// Same as [`Library::def`], and if the signature of the kernel differs from that of the schema.
     #[track_caller]
     pub fn def_kernel<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
-        self.def_composite(schema, kernel).map(|_| self)
+        self.def_composite(schema, kernel.into_kernel()).map(|_| self)
     }
 
     /// Like [`Library::def_kernel`], and returns the operator, so that callers need not look it up.
+    ///
+    /// It takes the kernel itself: a copy of this code for each function would be half a megabyte.
     #[track_caller]
-    pub(crate) fn def_composite<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<Operator> {
+    #[inline(never)]
+    pub(crate) fn def_composite(&mut self, schema: &str, mut kernel: Kernel) -> Result<Operator> {
         let schema = self.parse_schema(schema)?;
-        let mut kernel = kernel.into_kernel();
         let has_alias = schema.arguments.iter().chain(&schema.returns).any(|value| value.alias.is_some());
         if is_registering() && !has_alias {
             kernel = kernel.may_be_whole();
@@ -218,9 +220,13 @@ impl Library {
     /// Same as [`Library::def`], and if the kernel is boxed.
     #[track_caller]
     pub fn def_inferred<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        self.define_inferred(name, kernel.into_kernel())
+    }
+
+    #[track_caller]
+    fn define_inferred(&mut self, name: &str, kernel: Kernel) -> Result<&mut Self> {
         self.check_defines(name)?;
         let name = self.qualify(name.parse()?, "operator name")?;
-        let kernel = kernel.into_kernel();
         let Some(schema) = kernel.inferred_schema(&name) else {
             let what = format!("{name}: a schema cannot be inferred from a boxed kernel ({})", Location::caller());
             return Err(Error::Registration { what });
@@ -321,6 +327,7 @@ impl Library {
     }
 
     #[track_caller]
+    #[inline(never)]
     fn implement(&mut self, name: &str, key: DispatchKey, kernel: Kernel) -> Result<&mut Self> {
         let name = self.qualify(name.parse()?, "operator name")?;
         self.registrations.push(self.dispatcher.register_kernel(&name, key, kernel)?);

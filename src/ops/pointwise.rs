@@ -5,6 +5,7 @@
 //! parts of a composite give its dtype and memory order. Operators that PyTorch computes in several steps round after
 //! the same steps.
 
+use crate::dispatch::Kernel;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
@@ -385,7 +386,7 @@ fn numbers(library: &mut Library) -> Result<()> {
         let (_, right, left) = OVERLOADS.into_iter().find(|row| row.0 == op).unwrap_or((op, "Scalar", None));
         let operator = library.def_composite(
             &format!("{}.{right}(Tensor self, Scalar other) -> Tensor", op.name()),
-            move |x: &Tensor, number: Scalar| call(op, &[x, &Tensor::number(number)?], &[]),
+            Kernel::typed(move |x: &Tensor, number: Scalar| call(op, &[x, &Tensor::number(number)?], &[])),
         )?;
         // `xlogy` has no in-place overloads: its number may be on either side.
         if op != Op::Xlogy {

@@ -49,6 +49,9 @@ impl<const N: usize> StridedWalk<N> {
     }
 
     /// The same walk with neighbouring dims merged where every array walks them as one. Dims of size 1 are dropped.
+    ///
+    /// Not inlined: each of some hundred routines would have a copy.
+    #[inline(never)]
     fn merged(&self) -> StridedWalk<N> {
         let mut dims: SmallVec<[(usize, [usize; N]); 6]> = SmallVec::new();
         for &(size, steps) in self.dims.iter().filter(|(size, _)| *size != 1) {
@@ -64,10 +67,7 @@ impl<const N: usize> StridedWalk<N> {
 
     /// Calls `visit` with the offsets in each array, until it fails.
     pub(super) fn try_each<E>(&self, mut visit: impl FnMut([usize; N]) -> Result<(), E>) -> Result<(), E> {
-        if self.dims.iter().any(|(size, _)| *size == 0) {
-            return Ok(());
-        }
-        let mut index: Sizes = self.dims.iter().map(|_| 0).collect();
+        let Some(mut index) = self.start() else { return Ok(()) };
         let mut at = [0; N];
         loop {
             visit(at)?;
@@ -85,6 +85,13 @@ impl<const N: usize> StridedWalk<N> {
                 index[dim] = 0;
             }
         }
+    }
+
+    /// The index of the first position, if there is one.
+    #[inline(never)]
+    fn start(&self) -> Option<Sizes> {
+        let is_empty = self.dims.iter().any(|(size, _)| *size == 0);
+        (!is_empty).then(|| self.dims.iter().map(|_| 0).collect())
     }
 
     /// Calls `visit` with the offsets in each array.
