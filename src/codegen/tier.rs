@@ -20,7 +20,7 @@ use std::fmt;
 pub enum Tier {
     /// Precompiled SIMD routines over tiles; accepts every kernel.
     Vm,
-    /// Machine code by Cranelift.
+    /// Machine code by Cranelift, in builds with the feature `cranelift`.
     Cranelift,
     /// Machine code for AVX-512 or AVX2, written directly.
     X64,
@@ -59,8 +59,9 @@ impl Tier {
     /// - single ops on one row or on long rows;
     /// - rows so long that several threads fold them.
     ///
-    /// Without the x64 tier, Cranelift takes short rows and short chains of plain arithmetic. Its 128-bit code has
-    /// neither the width nor the conversions for the rest. `cargo bench --bench fusion` measured the limits.
+    /// Without the x64 tier, Cranelift takes short rows and short chains of plain arithmetic, in builds that have it.
+    /// Its 128-bit code has neither the width nor the conversions for the rest. `cargo bench --bench fusion` measured
+    /// the limits.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
@@ -98,7 +99,8 @@ impl Tier {
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
         let is_for_cranelift = (2..=SHORT_CHAIN).contains(&arithmetic) && plain
             || is_short && geometry.inner.len() == 1 && !has_angles(kernel);
-        if is_for_cranelift && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
+        let is_taken = cranelift::IS_BUILT && is_for_cranelift && wide && transposed.is_empty();
+        if is_taken { Tier::Cranelift } else { Tier::Vm }
     }
 }
 

@@ -34,6 +34,10 @@ TierLimit {
     }
         "cranelift" => "Cranelift refuses it: {error}";
         "set `CompileOptions::tier` to `Tier::X64` or `Tier::Vm`";
+    /// The build has no Cranelift.
+    NoCranelift
+        "no_cranelift" => "this build has no Cranelift";
+        "build opfuse with its feature `cranelift`, or leave the choice to the library; the bits are the same";
     /// The system gives no memory for code.
     NoCodeMemory {
         /// The error of the system.
