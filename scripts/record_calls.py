@@ -699,6 +699,26 @@ def pools_of_volumes():
                 divisor, options=options)
 
 
+def adaptive_pools_of_volumes():
+    for dtype in (*F, *HALVES):
+        options = {"no_grad": dtype in HALVES}
+        for sizes in ([2, 3, 2], [1, 1, 1], [3, 4, 5], [4, 2, 7]):
+            add("adaptive_max_pool3d", distinct(2, 2, 3, 4, 5, dtype=dtype), sizes, options=options)
+    holes = rand(1, 2, 3, 3, 4)
+    holes[0, 0, 1, 1, 1] = holes[0, 1, 0] = NAN
+    holes[0, 1, 2] = -INF
+    add("adaptive_max_pool3d", holes, [2, 2, 3])
+    add("adaptive_max_pool3d", transposed(distinct(2, 3, 4, 4)), [2, 1, 3])
+    add("adaptive_max_pool3d", sliced(distinct(1, 2, 2, 3, 4)), [1, 2, 3])
+    add("adaptive_max_pool3d", rand(1, 2, 3, 3, 3), [2, 0, 2])
+    for bad in ((ints(1, 2, 2, 2), [1, 1, 1]), (rand(3, 3, 3), [1, 1, 1]), (rand(1, 2, 2, 2), [1, 1]),
+                (rand(1, 2, 0, 2), [1, 1, 1]), (rand(1, 2, 2, 2), [1, -1, 1])):
+        add("adaptive_max_pool3d", *bad)
+    # The last NaN of a window is taken, by pools of fewer dims too.
+    add("adaptive_max_pool2d", holes[0, :, 0], [2, 3])
+    add("adaptive_max_pool1d", holes[0, :, 1, 1], [2])
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -714,7 +734,7 @@ def main():
 
 def science():
     for subject in (order_statistics, searching, uniques, histograms, matrices, grids, closeness, decomposed, windows, samples, arranged,
-                    contracted, formulas, pools_of_volumes):
+                    contracted, formulas, pools_of_volumes, adaptive_pools_of_volumes):
         subject()
 
 

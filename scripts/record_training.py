@@ -244,6 +244,7 @@ def layers():
     one("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d((2, 3, 2)), r(1, 2, 5, 4, 3))
     one("max_pool3d", nn.MaxPool3d(3, stride=2, padding=1), r(1, 2, 5, 4, 3))
     one("avg_pool3d", nn.AvgPool3d(2, padding=1, count_include_pad=False), r(1, 2, 5, 4, 3))
+    one("adaptive_max_pool3d", nn.AdaptiveMaxPool3d((2, 3, 2)), r(1, 2, 5, 4, 3))
     save_file(out, OUT / "layers.safetensors")
 
 

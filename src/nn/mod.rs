@@ -49,11 +49,11 @@ pub use recompute::checkpoint;
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RecurrentOptions};
 pub use state::{Checkpoint, State};
 pub use stateless::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d,
-    AvgPool2d, AvgPool3d, BorderPad, CELU, ConstantPad, ELU, Flatten, GELU, GELUTanh, GLU, Hardshrink, Hardsigmoid,
-    Hardswish, Hardtanh, Identity, LeakyReLU, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, MaxPool3d, Mish,
-    PixelShuffle, PixelUnshuffle, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmin, Softplus, Softshrink, Softsign,
-    Tanh, Tanhshrink, Threshold, Unflatten, Upsample,
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool1d, AvgPool2d, AvgPool3d, BorderPad, CELU, ConstantPad, ELU, Flatten, GELU, GELUTanh, GLU, Hardshrink,
+    Hardsigmoid, Hardswish, Hardtanh, Identity, LeakyReLU, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, MaxPool3d,
+    Mish, PixelShuffle, PixelUnshuffle, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmin, Softplus, Softshrink,
+    Softsign, Tanh, Tanhshrink, Threshold, Unflatten, Upsample,
 };
 pub use transformer::{
     TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerOptions,

@@ -1,7 +1,6 @@
 //! Layers without tensors: activations, pools, and layers that rearrange. A row each.
 
 use super::module::{Forward, Module};
-use crate::dispatch::Dispatcher;
 use crate::error::Result;
 use crate::ops::Dims;
 use crate::ops::nn::{AvgPool, Border, Interpolation, MaxPool};
@@ -214,7 +213,12 @@ stateless! {
     AdaptiveAvgPool3d {
         /// The number of windows per dim.
         sizes: [i64; 3]
-    } |x, layer| Dispatcher::global().find_schema("aten::adaptive_avg_pool3d", "")?.call((x, &layer.sizes[..]));
+    } |x, layer| x.adaptive_avg_pool3d(layer.sizes);
+    /// The maxima of so many windows of equal size of `(N, C, D, H, W)`.
+    AdaptiveMaxPool3d {
+        /// The number of windows per dim.
+        sizes: [i64; 3]
+    } |x, layer| Ok(x.adaptive_max_pool3d(layer.sizes)?.0);
     /// Planes of `(N, C, H, W)`, as many times as large as the factors say.
     Upsample {
         /// The factors of height and width.

@@ -20,10 +20,15 @@ static ADAPTIVE_AVG_POOL1D: Composite =
 static ADAPTIVE_AVG_POOL2D: Composite =
     Composite::new("adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor");
 
+static ADAPTIVE_AVG_POOL3D: Composite =
+    Composite::new("adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor");
+
 static ADAPTIVE_MAX_POOL1D: Composite =
     Composite::new("adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)");
 static ADAPTIVE_MAX_POOL2D: Composite =
     Composite::new("adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)");
+static ADAPTIVE_MAX_POOL3D: Composite =
+    Composite::new("adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)");
 
 /// Adaptive pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
@@ -47,7 +52,18 @@ impl Tensor {
         ADAPTIVE_AVG_POOL2D.call((self, &sizes[..]))
     }
 
-    /// Adaptive max pooling: the maxima of `size` windows over the last dim, and their indices (i64) in it. See
+    /// Adaptive average pooling: the means of `sizes` windows over the last three dims. The input is `(N, C, D, H, W)`
+    /// or `(C, D, H, W)`; `D`, `H` and `W` become `sizes`. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
+    pub fn adaptive_avg_pool3d(&self, sizes: [i64; 3]) -> Result<Tensor> {
+        ADAPTIVE_AVG_POOL3D.call((self, &sizes[..]))
+    }
+
+    /// Adaptive max pooling: the maxima of `size` windows over the last dim, and their indices (i64) in it. NaN is the
+    /// greatest. Among equal elements the index is that of the first, among NaNs that of the last. See
     /// [`Tensor::adaptive_avg_pool1d`].
     ///
     /// # Errors
@@ -58,7 +74,7 @@ impl Tensor {
     }
 
     /// Adaptive max pooling: the maxima of `sizes` windows over the last two dims, and their indices (i64) in the
-    /// flattened plane. See [`Tensor::adaptive_avg_pool2d`].
+    /// flattened plane. See [`Tensor::adaptive_avg_pool2d`] and [`Tensor::adaptive_max_pool1d`].
     ///
     /// # Errors
     /// If the dtype is not floating, or if the rank does not fit.
@@ -66,28 +82,29 @@ impl Tensor {
     pub fn adaptive_max_pool2d(&self, sizes: [i64; 2]) -> Result<(Tensor, Tensor)> {
         ADAPTIVE_MAX_POOL2D.call((self, &sizes[..]))
     }
+
+    /// Adaptive max pooling: the maxima of `sizes` windows over the last three dims, and their indices (i64) in the
+    /// flattened volume. See [`Tensor::adaptive_avg_pool3d`] and [`Tensor::adaptive_max_pool1d`].
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or if the rank does not fit.
+    #[track_caller]
+    pub fn adaptive_max_pool3d(&self, sizes: [i64; 3]) -> Result<(Tensor, Tensor)> {
+        ADAPTIVE_MAX_POOL3D.call((self, &sizes[..]))
+    }
 }
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
         .composite(&ADAPTIVE_AVG_POOL1D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool1d", 1, x, sizes))?
         .composite(&ADAPTIVE_AVG_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes))?
-        .composite(&ADAPTIVE_MAX_POOL1D, |x: &Tensor, sizes: &[i64]| {
-            let &[size] = sizes else {
-                return Err(Error::argument("adaptive_max_pool1d", format!("output_size is {sizes:?}; pass 1 size")));
-            };
-            let plane = x.unsqueeze(-2)?;
-            let (values, places) = adaptive_max("adaptive_max_pool1d", x, &plane, &[1, size])?;
-            Ok((values.squeeze(-2)?, places.squeeze(-2)?))
-        })?
-        .composite(&ADAPTIVE_MAX_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive_max("adaptive_max_pool2d", x, x, sizes))?
+        .composite(&ADAPTIVE_AVG_POOL3D, |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool3d", 3, x, sizes))?
+        .composite(&ADAPTIVE_MAX_POOL1D, |x: &Tensor, sizes: &[i64]| adaptive_max("adaptive_max_pool1d", 1, x, sizes))?
+        .composite(&ADAPTIVE_MAX_POOL2D, |x: &Tensor, sizes: &[i64]| adaptive_max("adaptive_max_pool2d", 2, x, sizes))?
+        .composite(&ADAPTIVE_MAX_POOL3D, |x: &Tensor, sizes: &[i64]| adaptive_max("adaptive_max_pool3d", 3, x, sizes))?
         .def_kernel(
             "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),
-        )?
-        .def_kernel(
-            "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-            |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool3d", 3, x, sizes),
         )?
         .def_kernel(
             "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
@@ -125,38 +142,38 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
 }
 
-/// The maxima of windows over the last two dims of `plane`, which is the input, perhaps with a dim more.
-fn adaptive_max(op: &str, input: &Tensor, plane: &Tensor, sizes: &[i64]) -> Result<(Tensor, Tensor)> {
-    only_floats(op, plane)?;
-    let &[height, width] = sizes else {
-        return Err(Error::argument(op, format!("output_size is {sizes:?}; pass 2 sizes")));
-    };
-    if height < 0 || width < 0 || !matches!(plane.dim(), 3 | 4) || plane.sizes()[plane.dim() - 3..].contains(&0) {
-        let what = format!("windows {sizes:?} over input of shape {:?}", input.sizes());
+/// The maxima of windows over the last `n` dims, and their places in these dims, flattened.
+fn adaptive_max(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<(Tensor, Tensor)> {
+    only_floats(op, x)?;
+    if sizes.len() != n {
+        return Err(Error::argument(op, format!("output_size is {sizes:?}; pass {n} sizes")));
+    }
+    let fits = (x.dim() == n + 1 || x.dim() == n + 2) && sizes.iter().all(|&size| size >= 0);
+    if !fits || x.sizes()[x.dim() - n - 1..].contains(&0) {
+        let what = format!("windows {sizes:?} over input of shape {:?}", x.sizes());
         return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
     }
-    let first = plane.dim() - 2;
-    check_windows(op, plane, first, sizes)?;
-    let shape = [&plane.sizes()[..first], &[height as usize, width as usize]].concat();
+    let first = x.dim() - n;
+    check_windows(op, x, first, sizes)?;
+    let shape: Vec<usize> = x.sizes()[..first].iter().copied().chain(sizes.iter().map(|&size| size as usize)).collect();
     if shape.contains(&0) {
-        let none = |dtype| full_on(plane.device(), &shape, Scalar::Int(0), Some(dtype));
-        return Ok((none(plane.dtype())?, none(DType::I64)?));
+        let none = |dtype| full_on(x.device(), &shape, Scalar::Int(0), Some(dtype));
+        return Ok((none(x.dtype())?, none(DType::I64)?));
     }
-    let rows = Windows::new(plane.device(), plane.sizes()[first], height as usize)?;
-    let columns = Windows::new(plane.device(), plane.sizes()[first + 1], width as usize)?;
-    let (down, across) = (rows.longest as i64, columns.longest as i64);
-    // Windows by rows and columns: (height, width, down, across).
-    let joined = |one: &Tensor, other: &Tensor, join: fn(&Tensor, &Tensor) -> Result<Tensor>| {
-        join(&one.view([height, 1, down, 1])?, &other.view([1, width, 1, across])?)?.reshape([-1])
-    };
-    let start_of_row = rows.index.mul(plane.sizes()[first + 1] as i64)?;
-    let index = joined(&start_of_row, &columns.index, |one, other| one.add(other))?;
-    let is_missing = joined(&rows.is_missing, &columns.is_missing, |one, other| one.logical_or(other))?;
-    let lines = plane.flatten(-2, -1)?;
-    let window = [height * width, down * across];
-    let picked = lines.detach()?.index_select(-1, &index)?.masked_fill(&is_missing, f64::NEG_INFINITY)?;
-    let place = picked.unflatten(-1, window)?.argmax(-1, false)?;
-    let base = range_on(plane.device(), 0, height * width, None)?.mul(down * across)?;
+    let mut windows = Windows::new(x.device(), x.sizes()[first], shape[first])?;
+    for (&size, &count) in x.sizes()[first..].iter().zip(&shape[first..]).skip(1) {
+        windows = windows.times(&Windows::new(x.device(), size, count)?, size)?;
+    }
+    let (count, longest) = (windows.index.sizes()[0] as i64, windows.longest as i64);
+    let index = windows.index.reshape([-1])?;
+    let lines = x.flatten(first as i64, -1)?;
+    let picked = lines.detach()?.index_select(-1, &index)?;
+    let picked = picked.masked_fill(&windows.is_missing.reshape([-1])?, f64::NEG_INFINITY)?;
+    let picked = picked.unflatten(-1, [count, longest])?;
+    // Of several NaNs PyTorch takes the last.
+    let last_nan = picked.isnan()?.where_(range_on(x.device(), 0, longest, None)?, -1)?.amax(-1, false)?;
+    let place = last_nan.lt(0)?.where_(&picked.argmax(-1, false)?, &last_nan)?;
+    let base = range_on(x.device(), 0, count, None)?.mul(longest)?;
     let places = index.take(&place.add(&base)?)?;
     Ok((lines.gather(-1, &places)?.reshape(&shape[..])?, places.reshape(&shape[..])?))
 }
@@ -177,13 +194,13 @@ fn check_windows(op: &str, x: &Tensor, first: usize, counts: &[i64]) -> Result<(
     checked_numel(op, &sizes, x.dtype().size()).map(|_| ())
 }
 
-/// The windows of one dim.
+/// The windows of one dim, or of several that are flattened.
 struct Windows {
-    /// The element of the dim at each position of each window: `(count, longest)`.
+    /// The element at each position of each window: `(count, longest)`.
     index: Tensor,
     /// Whether a window has no element at a position.
     is_missing: Tensor,
-    /// The length of each window: `(count, 1)`.
+    /// The number of elements of each window: `(count, 1)`.
     lengths: Tensor,
     longest: usize,
 }
@@ -202,6 +219,21 @@ impl Windows {
         let places = begins.add(range_on(device, 0, longest as i64, None)?)?;
         let is_missing = places.ge(&ends)?;
         Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
+    }
+
+    /// The windows of these dims and of one more, of this size. Windows and positions are in row-major order.
+    fn times(&self, inner: &Windows, size: usize) -> Result<Windows> {
+        let count = (self.index.sizes()[0] * inner.index.sizes()[0]) as i64;
+        let joined = |outer: &Tensor, inner: &Tensor, join: fn(&Tensor, &Tensor) -> Result<Tensor>| {
+            let (outer, inner) = (outer.unsqueeze(1)?.unsqueeze(-1)?, inner.unsqueeze(0)?.unsqueeze(2)?);
+            join(&outer, &inner)?.reshape([count, -1])
+        };
+        Ok(Windows {
+            index: joined(&self.index.mul(size as i64)?, &inner.index, |outer, inner| outer.add(inner))?,
+            is_missing: joined(&self.is_missing, &inner.is_missing, |outer, inner| outer.logical_or(inner))?,
+            lengths: joined(&self.lengths, &inner.lengths, |outer, inner| outer.mul(inner))?,
+            longest: self.longest * inner.longest,
+        })
     }
 
     /// Reshapes a tensor of windows so that it broadcasts along `dim` and the next dim.

@@ -140,6 +140,7 @@ fn layers_of_three_dims() -> Result<()> {
     check("conv_transpose3d", ConvTranspose3d::with(2, 3, 2, options)?, forward)?;
     check("batch_norm3d", BatchNorm3d::new(3)?, forward)?;
     check("adaptive_avg_pool3d", AdaptiveAvgPool3d { sizes: [2, 3, 2] }, forward)?;
+    check("adaptive_max_pool3d", AdaptiveMaxPool3d { sizes: [2, 3, 2] }, forward)?;
     let options = MaxPool { stride: 2.into(), padding: 1.into(), ..Default::default() };
     check("max_pool3d", MaxPool3d { kernel: 3.into(), options }, forward)?;
     let options = AvgPool { padding: 1.into(), count_include_pad: false, ..Default::default() };

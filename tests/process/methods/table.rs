@@ -319,6 +319,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "col2im" => w(batch(&[1, 1, 9])).col2im([3, 3], &Patches::default());
     "adaptive_max_pool1d" => w(batch(&[1, 1, 3])).adaptive_max_pool1d(2);
     "adaptive_max_pool2d" => w(batch(&[1, 1, 3, 3])).adaptive_max_pool2d([2, 2]);
+    "adaptive_max_pool3d" => w(batch(&[1, 1, 3, 3, 3])).adaptive_max_pool3d([2, 2, 2]);
 
     "index_select" => w(x()).index_select(0, &ints(&[0]));
     "gather" => w(x()).gather(1, &places());
@@ -394,6 +395,7 @@ pub(super) const OTHERS: &[Method] = methods! { w;
     "avg_pool3d" => w(batch(&[1, 1, 2, 2, 2])).avg_pool3d(2, &AvgPool::default());
     "adaptive_avg_pool1d" => w(batch(&[1, 1, 4])).adaptive_avg_pool1d(2);
     "adaptive_avg_pool2d" => w(batch(&[1, 1, 4, 4])).adaptive_avg_pool2d([2, 2]);
+    "adaptive_avg_pool3d" => w(batch(&[1, 1, 2, 4, 4])).adaptive_avg_pool3d([2, 2, 2]);
     "batch_norm" => w(batch(&[2, 2])).batch_norm(&BatchNorm { training: true, ..BatchNorm::default() });
     "instance_norm" => w(batch(&[2, 2, 2])).instance_norm(&BatchNorm { training: true, ..BatchNorm::default() });
     "layer_norm" => w(x()).layer_norm(4, None, None, 1e-5);
