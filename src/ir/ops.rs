@@ -1373,6 +1373,14 @@ macro_rules! for_each_op {
                     meaning: Meaning::Range,
                     derivative: Derivative::None,
                 };
+                /// `self`, with `slope` as its derivative by `other`: for values whose formula is not to be derived.
+                Sloped = Row {
+                    name: "_sloped",
+                    schema: Schema::Text("_sloped(Tensor self, Tensor other, Tensor slope) -> Tensor"),
+                    infer: infer::one_dtype,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| x[0]),
+                    derivative: Derivative::Pointwise(pointwise::sloped),
+                };
             }
         }
     };

@@ -46,6 +46,7 @@ pub(crate) mod grouped_products;
 pub(crate) mod histograms;
 pub(crate) mod images;
 pub(crate) mod in_place;
+pub(crate) mod incomplete_gamma;
 pub(crate) mod index_slices;
 pub(crate) mod indexing;
 pub(crate) mod joins;

@@ -11,7 +11,7 @@ use crate::dispatch::schema::OperatorName;
 use crate::error::Result;
 
 /// The other name, and the operator.
-const NAMES: [(&str, &str); 38] = [
+const NAMES: [(&str, &str); 40] = [
     ("absolute", "abs"),
     ("arccos", "acos"),
     ("arccosh", "acosh"),
@@ -40,6 +40,8 @@ const NAMES: [(&str, &str); 38] = [
     ("special_erfinv", "erfinv"),
     ("special_exp2", "exp2"),
     ("special_expm1", "expm1"),
+    ("special_gammainc", "igamma"),
+    ("special_gammaincc", "igammac"),
     ("special_gammaln", "lgamma"),
     ("special_log1p", "log1p"),
     ("special_logit", "logit"),

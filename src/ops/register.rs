@@ -15,11 +15,11 @@ use crate::ops::{
     activations, adaptive_pooling, antialiasing, attention, backend, batch_norm, bessel, calculus, closeness,
     combinations, complex_numbers, contractions, conversions, convolution, cross_entropy, diagonals, divisors, dropout,
     einsum, element, embedding_bag, embedding_bag_backward, factories, float_parts, fourier_transforms, frequencies,
-    grids, grouped_products, histograms, images, in_place, index_slices, indexing, joins, linear_algebra, losses,
-    margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms, order_statistics,
-    other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills, random_like,
-    rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces, special,
-    spectrograms, stacks, statistics, uniques, view_forms, views, windows, written_forms,
+    grids, grouped_products, histograms, images, in_place, incomplete_gamma, index_slices, indexing, joins,
+    linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms,
+    order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills,
+    random_like, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces,
+    special, spectrograms, stacks, statistics, uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -76,6 +76,7 @@ const SUBJECTS: &[Subject] = &[
     histograms::register,
     matrices::register,
     multinomial::register,
+    incomplete_gamma::register,
     order_statistics::register,
     searching::register,
     statistics::register,

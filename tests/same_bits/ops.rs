@@ -163,6 +163,7 @@ fn formula(op: Op, x: &[f64]) -> Option<f64> {
         Op::Lerp if x[2].abs() < 0.5 => a + x[2] * (b - a),
         Op::Lerp => b - (b - a) * (1.0 - x[2]),
         Op::Fma => a.mul_add(b, x[2]),
+        Op::Sloped => a,
         Op::Addcmul => a - 1.5 * b * x[2],
         Op::Addcdiv => a - 1.5 * b / x[2],
         Op::Heaviside if a == 0.0 => b,

@@ -28,6 +28,11 @@ pub fn same<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad)]
 }
 
+/// Of a value with a given slope. The slope itself has no influence on the value.
+pub fn sloped<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad), Some(call.grad * call.args[2]), None]
+}
+
 /// Of a dropout: the gradient of the kept elements, times the same scale.
 pub fn dropout<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::NativeDropoutBackward, &[call.args[1]], call.attrs.into()))]
