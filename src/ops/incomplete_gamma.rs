@@ -121,6 +121,11 @@ fn value(a: &Tensor, x: &Tensor, tail: Tail) -> Result<Tensor> {
     a.lt(0.0)?.logical_or(&x.lt(0.0)?)?.where_(f64::NAN, &value)
 }
 
+/// The upper function for `a` and `x` that are positive and finite. The dtype is f64.
+pub(crate) fn upper_of_positive(a: &Tensor, x: &Tensor) -> Result<Tensor> {
+    of_positive(a, x, Tail::Upper)
+}
+
 fn of_positive(a: &Tensor, x: &Tensor, tail: Tail) -> Result<Tensor> {
     let bell = Bell::new(a, x)?;
     let power = power(a, x, &bell)?;
@@ -201,7 +206,7 @@ fn lgamma_1p(a: &Tensor) -> Result<Tensor> {
 const STIRLING_FROM: f64 = 10.0;
 
 /// What `x^a exp(-x)` is like around its greatest value.
-struct Bell {
+pub(crate) struct Bell {
     /// `a`, at least [`STIRLING_FROM`].
     a: Tensor,
     /// `η` of the uniform expansion, where `x` is near `a`. It has the sign of `x - a`, and half of its square is
@@ -212,7 +217,7 @@ struct Bell {
 }
 
 impl Bell {
-    fn new(a: &Tensor, x: &Tensor) -> Result<Bell> {
+    pub(crate) fn new(a: &Tensor, x: &Tensor) -> Result<Bell> {
         /// The terms of the series, for quotients up to the bounds below.
         const TERMS: i32 = 19;
         const ROOT_2_PI: f64 = 2.506_628_274_631_000_2;
@@ -238,7 +243,7 @@ impl Bell {
 }
 
 /// `x^a exp(-x) / Γ(a + 1)`.
-fn power(a: &Tensor, x: &Tensor, bell: &Bell) -> Result<Tensor> {
+pub(crate) fn power(a: &Tensor, x: &Tensor, bell: &Bell) -> Result<Tensor> {
     /// Where the exponential is long 0.
     const ZERO_FROM: f64 = 1500.0;
     let low = a.clamp_max(STIRLING_FROM)?;

@@ -73,6 +73,7 @@ pub(crate) mod part_place;
 pub(crate) mod pieces;
 pub(crate) mod plain_forms;
 pub(crate) mod pointwise;
+pub(crate) mod poisson;
 pub(crate) mod pooling;
 pub(crate) mod products;
 pub(crate) mod random;

@@ -17,9 +17,9 @@ use crate::ops::{
     einsum, element, embedding_bag, embedding_bag_backward, factories, float_parts, fourier_transforms, frequencies,
     grids, grouped_products, histograms, images, in_place, incomplete_gamma, index_slices, indexing, joins,
     linear_algebra, losses, margin_losses, masks, matrices, matrix_norms, multinomial, mutation, normalization, norms,
-    order_statistics, other_names, padding, pieces, plain_forms, pointwise, pooling, products, random, random_fills,
-    random_like, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting, spaces,
-    special, spectrograms, stacks, statistics, uniques, view_forms, views, windows, written_forms,
+    order_statistics, other_names, padding, pieces, plain_forms, pointwise, poisson, pooling, products, random,
+    random_fills, random_like, rearranging, recurrent, reductions, resampling, reshaping, scatters, searching, sorting,
+    spaces, special, spectrograms, stacks, statistics, uniques, view_forms, views, windows, written_forms,
 };
 
 /// Registers the composite operators of one subject.
@@ -77,6 +77,7 @@ const SUBJECTS: &[Subject] = &[
     matrices::register,
     multinomial::register,
     incomplete_gamma::register,
+    poisson::register,
     order_statistics::register,
     searching::register,
     statistics::register,

@@ -74,9 +74,20 @@ pub(crate) fn operators(is_complex: bool) -> &'static [Operator] {
 
 /// Whether a call draws random numbers.
 pub(crate) fn draws(name: &str) -> bool {
-    ["rand", "bernoulli", "dropout", "uniform", "normal_", "multinomial", "exponential", "rrelu", "attention"]
-        .iter()
-        .any(|part| name.contains(part))
+    [
+        "rand",
+        "bernoulli",
+        "dropout",
+        "uniform",
+        "normal_",
+        "multinomial",
+        "exponential",
+        "rrelu",
+        "attention",
+        "poisson",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
         && !name.contains("batch_norm")
         && !name.contains("layer_norm")
 }

@@ -4,6 +4,7 @@ mod distributions;
 mod dropout;
 mod fills;
 mod mapped;
+mod poisson;
 mod schemas;
 mod stream;
 
