@@ -12,7 +12,10 @@
 //!
 //! Deliberately absent: strides, batches, threads, memory of its own, a cache of plans.
 
+mod odd;
+
 use num_complex::Complex;
+use odd::OddLine;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
@@ -53,6 +56,8 @@ enum Work<T> {
     Complex(Arc<dyn Fft<T>>),
     FromReal(Arc<dyn RealToComplex<T>>),
     ToReal(Arc<dyn ComplexToReal<T>>),
+    OddFromReal(OddLine<T>),
+    OddToReal(OddLine<T>),
 }
 
 // The bodies are here and not in `Plan`, so that they are compiled in this crate.
@@ -65,8 +70,14 @@ macro_rules! elements {
                     let work = match transform {
                         Transform::Forward => Work::Complex(FftPlanner::new().plan_fft_forward(length)),
                         Transform::Backward => Work::Complex(FftPlanner::new().plan_fft_inverse(length)),
-                        Transform::FromReal => Work::FromReal(RealFftPlanner::new().plan_fft_forward(length)),
-                        Transform::ToReal => Work::ToReal(RealFftPlanner::new().plan_fft_inverse(length)),
+                        Transform::FromReal => match OddLine::new(length, true, $T::factor) {
+                            Some(line) => Work::OddFromReal(line),
+                            None => Work::FromReal(RealFftPlanner::new().plan_fft_forward(length)),
+                        },
+                        Transform::ToReal => match OddLine::new(length, false, $T::factor) {
+                            Some(line) => Work::OddToReal(line),
+                            None => Work::ToReal(RealFftPlanner::new().plan_fft_inverse(length)),
+                        },
                     };
                     Plan { length, work }
                 }
@@ -86,8 +97,8 @@ impl<T: Element> Plan<T> {
     pub fn n_from(&self) -> usize {
         match &self.work {
             Work::Complex(_) => 2 * self.length,
-            Work::FromReal(_) => self.length,
-            Work::ToReal(_) => 2 * (self.length / 2 + 1),
+            Work::FromReal(_) | Work::OddFromReal(_) => self.length,
+            Work::ToReal(_) | Work::OddToReal(_) => 2 * (self.length / 2 + 1),
         }
     }
 
@@ -95,8 +106,8 @@ impl<T: Element> Plan<T> {
     pub fn n_to(&self) -> usize {
         match &self.work {
             Work::Complex(_) => 2 * self.length,
-            Work::FromReal(_) => 2 * (self.length / 2 + 1),
-            Work::ToReal(_) => self.length,
+            Work::FromReal(_) | Work::OddFromReal(_) => 2 * (self.length / 2 + 1),
+            Work::ToReal(_) | Work::OddToReal(_) => self.length,
         }
     }
 
@@ -111,6 +122,7 @@ impl<T: Element> Plan<T> {
             Work::Complex(fft) => fft.get_inplace_scratch_len(),
             Work::FromReal(fft) => fft.get_scratch_len(),
             Work::ToReal(fft) => fft.get_scratch_len(),
+            Work::OddFromReal(line) | Work::OddToReal(line) => line.n_scratch(),
         }
     }
 
@@ -140,6 +152,14 @@ impl<T: Element> Plan<T> {
                 }
                 let done = fft.process_with_scratch(bytemuck::cast_slice_mut(from), to, scratch);
                 done.expect("the slices have the lengths of the plan, and what has to be real is");
+            }
+            Work::OddFromReal(line) => {
+                line.forward(from, bytemuck::cast_slice_mut(to), scratch);
+                to[1] = T::zero();
+            }
+            Work::OddToReal(line) => {
+                from[1] = T::zero();
+                line.backward(bytemuck::cast_slice(from), to, scratch);
             }
         }
         if scale != T::one() {
@@ -227,8 +247,10 @@ mod tests {
     #[test]
     fn lines_of_all_lengths_are_sums() {
         let primes = [67, 73, 97, 101, 127, 191, 257, 509, 997, 1009];
-        let others = [96, 100, 121, 128, 243, 256, 343, 360, 512, 625, 1000, 1024];
-        for n in (1..=64).chain(primes).chain(others) {
+        // Odd ones from 250 on go by parts, of each number of rows.
+        let odd = [253, 255, 273, 343, 363, 605, 625, 729, 999, 1001, 1003];
+        let others = [96, 100, 121, 128, 243, 256, 360, 512, 1000, 1024];
+        for n in (1..=64).chain(primes).chain(others).chain(odd) {
             for transform in [Transform::Forward, Transform::Backward, Transform::FromReal, Transform::ToReal] {
                 for scale in [1.0, 0.375] {
                     let (x, expected) = expected(transform, n);
@@ -250,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_real_by_definition_has_no_imaginary_part() {
-        for n in [1, 2, 3, 4, 5, 6, 15, 16, 17, 100] {
+        for n in [1, 2, 3, 4, 5, 6, 15, 16, 17, 100, 605] {
             let y = found::<f32>(Transform::FromReal, n, &numbers(n), -1.0);
             assert_eq!(y[1], 0.0, "{n}");
             assert!(n % 2 == 1 || y[n + 1] == 0.0, "{n}");

@@ -45,17 +45,22 @@ fn of_compiled_calls_and_of_several_threads() -> Result<()> {
 
 #[test]
 fn of_one_line_alone() -> Result<()> {
-    for n in [2, 3, 7, 16, 31, 32, 33, 100, 1009, 5000] {
+    for n in [2, 3, 7, 16, 31, 32, 33, 100, 255, 273, 1001, 1009, 5000] {
         for dtype in [DType::F32, DType::F64] {
             let x = numbers(&[41, n, 2], dtype)?;
             let [rows, columns] = [fft(&x, 1, true, 0.3)?, fft(&x.transpose(0, 1)?.copy()?, 0, true, 0.3)?];
             let half = rfft(&x, 1, true, 0.3)?;
+            // From `n` pairs to an odd number of real elements.
+            let size = 2 * n as i64 - 1;
+            let real = irfft(&x, 1, size, 0.3)?;
             for line in [0, 1, 17, 40] {
                 let alone = x.select(0, line)?;
                 let expected = bits(&fft(&alone, 0, true, 0.3)?)?;
                 assert!(bits(&rows.select(0, line)?)? == expected, "line {line} of {n} in rows");
                 assert!(bits(&columns.select(1, line)?)? == expected, "line {line} of {n} in columns");
                 assert!(bits(&half.select(0, line)?)? == bits(&rfft(&alone, 0, true, 0.3)?)?, "line {line} of {n}");
+                let alone = irfft(&alone, 0, size, 0.3)?;
+                assert!(bits(&real.select(0, line)?)? == bits(&alone)?, "line {line} of {size} real elements");
             }
         }
     }
