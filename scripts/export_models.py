@@ -138,6 +138,19 @@ class Transforms(torch.nn.Module):
         return again, all.abs(), torch.view_as_real(grid), grid.real + both, waves.angle()
 
 
+class Complex(torch.nn.Module):
+    """Takes, keeps and returns complex numbers, also as plain numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.filter = torch.nn.Parameter(torch.randn(5, dtype=torch.complex64) / 2)
+
+    def forward(self, x, z):
+        waves = torch.fft.rfft(x) * self.filter * (1.5 - 0.5j) + 2j
+        turned = z * z.flip(0).conj() - 1j / (z + (3 + 0j))
+        return torch.fft.irfft(waves, n=8), turned, torch.exp(1j * z.angle()), torch.rsub(z, 0.5j), z ** (2 + 0j)
+
+
 class Numbers(torch.nn.Module):
     """Takes a size, a factor, a flag and nested tensors, and returns numbers and None beside tensors."""
 
@@ -217,6 +230,9 @@ def models():
         for n in (4, 6)
     ], {"x": {}, "n": Dim.DYNAMIC, "factor": None, "pair": (None, {"inner": None}), "flag": None, "name": None}
     yield "transforms", Transforms, [((torch.randn(n, 8), torch.randn(4, 6)), {}) for n in (3, 3)], None
+    yield "complex", Complex, [
+        ((torch.randn(n, 8), torch.randn(3, dtype=torch.complex64)), {}) for n in (2, 2)
+    ], None
     yield "lstm", lambda: torch.nn.LSTM(8, 16, num_layers=2, batch_first=True, bidirectional=True), [
         ((torch.randn(2, 5, 8),), {})
     ], None

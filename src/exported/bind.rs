@@ -6,6 +6,7 @@
 use crate::device::Device;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::operator::Operator;
+use crate::dispatch::schema::Type;
 use crate::dispatch::value::{TensorLayout, Value};
 use crate::exported::control::ControlOp;
 use crate::exported::mapped::MapOp;
@@ -57,6 +58,8 @@ pub(super) enum Source {
     Value(Value),
     /// Whole numbers, some of them computed.
     Ints(Vec<Source>),
+    /// A complex number in the place of a tensor: its parts.
+    Complex([f64; 2]),
     Tensors(Vec<Slot>),
     OptionalTensors(Vec<Option<Slot>>),
     Block(Arc<Block>),
@@ -106,7 +109,11 @@ fn step(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Option<
         }
     };
     let argument = |(name, arg): &(String, Arg)| Ok((name.clone(), names.source(arg, missing)?));
-    let arguments = node.inputs.iter().map(argument).collect::<Result<Vec<_>, String>>()?;
+    let mut arguments = node.inputs.iter().map(argument).collect::<Result<Vec<_>, String>>()?;
+    let call = match call {
+        Some(Call::Operator(operator)) => Some(Call::Operator(with_complex(operator, &mut arguments)?)),
+        other => other,
+    };
     let results = node.outputs.iter().map(|output| names.target(output)).collect::<Result<_, _>>()?;
     Ok(call.map(|call| Step { call, arguments, results, last: Vec::new(), place: "".into() }))
 }
@@ -146,6 +153,33 @@ fn call(target: &str) -> Result<Option<Call>, ()> {
     found.map(|operator| Some(Call::Operator(operator))).map_err(|_| ())
 }
 
+/// Overloads that take a tensor where others of the same name take a number.
+const OF_TENSORS: [&str; 3] = ["Tensor", "Tensor_Tensor", "self"];
+
+/// The operator for complex numbers among the arguments. Numbers here are real. So a parameter for a number takes what
+/// has no imaginary part, and otherwise the overload is called whose parameter is a tensor.
+fn with_complex(operator: Operator, arguments: &mut [(String, Source)]) -> Result<Operator, String> {
+    let takes_tensor = |operator: &Operator, name: &str| {
+        let parameters = operator.schema().map(|schema| &schema.arguments);
+        parameters.into_iter().flatten().any(|parameter| parameter.name == name && parameter.ty == Type::Tensor)
+    };
+    for (name, source) in arguments {
+        let Source::Complex([real, imaginary]) = *source else { continue };
+        if takes_tensor(&operator, name) {
+            continue;
+        }
+        if imaginary == 0.0 {
+            *source = Source::Value(Value::Float(real));
+            continue;
+        }
+        let base = &operator.name().name;
+        let mut others = OF_TENSORS.iter().filter_map(|overload| Dispatcher::global().find_schema(base, overload).ok());
+        let what = || format!("{name} is the complex number {real} + {imaginary}i, and must be real");
+        return others.find(|other| takes_tensor(other, name)).ok_or_else(what);
+    }
+    Ok(operator)
+}
+
 /// The slots of names.
 struct Names(BTreeMap<String, Slot>);
 
@@ -175,6 +209,7 @@ impl Names {
             | Arg::Int(_)
             | Arg::Float(_)
             | Arg::Bool(_)
+            | Arg::Complex(_)
             | Arg::Str(_)
             | Arg::Ints(_)
             | Arg::Floats(_)
@@ -205,6 +240,7 @@ impl Names {
                 };
                 return Ok(Source::Ints(sizes.iter().map(size).collect::<Result<_, _>>()?));
             }
+            Arg::Complex(parts) => return Ok(Source::Complex(*parts)),
             Arg::Graph(graph) => return Ok(Source::Block(Arc::new(bind(graph, missing)?))),
             Arg::None => Value::None,
             Arg::Int(number) => Value::Int(*number),
@@ -263,7 +299,7 @@ impl Source {
             Source::Ints(parts) => parts.iter().for_each(|part| part.slots(each)),
             Source::Tensors(slots) => slots.iter().for_each(|slot| each(*slot)),
             Source::OptionalTensors(slots) => slots.iter().flatten().for_each(|slot| each(*slot)),
-            Source::Value(_) | Source::Block(_) => {}
+            Source::Value(_) | Source::Complex(_) | Source::Block(_) => {}
         }
     }
 }

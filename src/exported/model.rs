@@ -56,6 +56,8 @@ pub(super) enum Arg {
     Int(i64),
     Float(f64),
     Bool(bool),
+    /// The real and the imaginary part of a number.
+    Complex([f64; 2]),
     Str(String),
     /// Whole numbers, each as it is or by the name of a value.
     Ints(Vec<Size>),
@@ -291,6 +293,7 @@ fn value(reader: &mut Reader<'_>, kind: Cow<'_, str>, depth: usize) -> Parsed<Ar
         "as_float" => Arg::Float(float(reader)?),
         "as_floats" => Arg::Floats(list(reader, float)?),
         "as_bool" => Arg::Bool(reader.boolean()?),
+        "as_complex" => Arg::Complex(complex(reader)?),
         "as_bools" => Arg::Bools(list(reader, Reader::boolean)?),
         "as_string" | "as_operator" => Arg::Str(string(reader)?),
         "as_sym_int" | "as_sym_bool" | "as_sym_float" => symbol(reader)?,
@@ -383,6 +386,17 @@ fn float(reader: &mut Reader<'_>) -> Parsed<f64> {
         "NaN" => Ok(f64::NAN),
         other => Err(reader.bad(format!("{other:?} is no number"))),
     }
+}
+
+/// `{"real": 1.0, "imag": -2.0}`.
+fn complex(reader: &mut Reader<'_>) -> Parsed<[f64; 2]> {
+    let (mut real, mut imaginary) = (None, None);
+    reader.object(|reader, key| match &*key {
+        "real" => set(&mut real, float(reader).map(Some)),
+        "imag" => set(&mut imaginary, float(reader).map(Some)),
+        _ => reader.skip(),
+    })?;
+    real.zip(imaginary).map(Into::into).ok_or_else(|| reader.bad("a complex number has two parts"))
 }
 
 fn device(reader: &mut Reader<'_>) -> Parsed<String> {

@@ -5,10 +5,11 @@ use crate::dispatch::value::Value;
 use crate::error::{Error, Result};
 use crate::exported::bind::{Block, Call, Source, Step, Target};
 use crate::exported::mapped::Levels;
-use crate::ir::Scalar;
+use crate::ir::{DType, Scalar};
 use crate::ops::element::item;
 use crate::profile::{self, Located};
 use crate::tensor::handle::Tensor;
+use num_complex::Complex;
 use std::borrow::Cow;
 
 /// The values of slots.
@@ -70,6 +71,15 @@ impl Step {
                 for (name, source) in &self.arguments {
                     named.push((name.as_str(), values.get(source)?));
                 }
+                let is_wide = |(_, value): &(&str, Value)| {
+                    value.tensors().any(|tensor| matches!(tensor.dtype(), DType::F64 | DType::Complex128))
+                };
+                let dtype = if named.iter().any(is_wide) { DType::Complex128 } else { DType::Complex64 };
+                for ((_, value), (_, source)) in named.iter_mut().zip(&self.arguments) {
+                    if let Source::Complex(parts) = source {
+                        *value = complex(*parts, dtype)?;
+                    }
+                }
                 operator.invoke(Vec::new(), named)?.into_vec()
             }
             Call::Number(op) => {
@@ -110,6 +120,8 @@ impl Values {
                 let optional = |at: &Option<usize>| at.map(tensor).transpose();
                 Value::OptionalTensorList(slots.iter().map(optional).collect::<Result<_>>()?)
             }
+            // Only a call knows the dtype.
+            Source::Complex(_) => Value::None,
             Source::Block(_) => return Err(malformed()),
         })
     }
@@ -155,6 +167,11 @@ impl Values {
         }
         targets.iter().zip(values).try_for_each(|(target, value)| self.put(target, value))
     }
+}
+
+/// A complex number beside tensors. It is as narrow as they let it be, so that it does not widen what it meets.
+fn complex([real, imaginary]: [f64; 2], dtype: DType) -> Result<Value> {
+    Tensor::scalar(Complex::new(real, imaginary))?.to_dtype(dtype).map(Value::Tensor)
 }
 
 /// The number that a tensor of one element holds.

@@ -10,7 +10,7 @@ use opfuse::{DType, Result, StateDict, Tensor, cat};
 use std::path::PathBuf;
 
 /// Every model.
-const MODELS: [&str; 17] = [
+const MODELS: [&str; 18] = [
     "perceptron",
     "encoder",
     "bert",
@@ -28,6 +28,7 @@ const MODELS: [&str; 17] = [
     "numbers",
     "bert_bf16",
     "transforms",
+    "complex",
 ];
 
 /// The largest difference from PyTorch, relative to the largest element. PyTorch rounds bf16 at other places.
@@ -45,6 +46,9 @@ fn arrays(all: &StateDict, call: usize, kind: &str) -> Vec<Tensor> {
 }
 
 fn values(x: &Tensor) -> Result<Vec<f64>> {
+    if matches!(x.dtype(), DType::Complex64 | DType::Complex128) {
+        return values(&x.view_as_real()?);
+    }
     x.to_dtype(DType::F64)?.contiguous()?.to_vec::<f64>()
 }
 
