@@ -17,6 +17,7 @@ static KRON: Composite = Composite::new("kron(Tensor self, Tensor other) -> Tens
 static LINALG_CROSS: Composite = Composite::new("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor");
 static CROSS: Composite = Composite::new("cross(Tensor self, Tensor other, int? dim=None) -> Tensor");
 static TRACE: Composite = Composite::new("trace(Tensor self) -> Tensor");
+static PDIST: Composite = Composite::new("pdist(Tensor self, float p=2.) -> Tensor");
 static CDIST: Composite = Composite::new("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor");
 // Of the lower and of the upper triangle.
 static INDICES: [Composite; 2] = [
@@ -81,6 +82,16 @@ impl Tensor {
         CDIST.call((self, other, p, None::<i64>))
     }
 
+    /// The distances of order `p` between each two rows of a matrix, the earlier row first: `n (n - 1) / 2` for `n`
+    /// rows.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, if there are not two dims, or if `p` is negative.
+    #[track_caller]
+    pub fn pdist(&self, p: f64) -> Result<Tensor> {
+        PDIST.call((self, p))
+    }
+
     /// The indices (i64) of the lower triangle of a `rows` by `columns` matrix, from the diagonal `offset` down: row
     /// numbers, then column numbers, in row-major order.
     ///
@@ -120,7 +131,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
         .composite(&TRACE, trace)?
         .composite(&CDIST, cdist)?
         .def_kernel("_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", cdist)?
-        .def_kernel("pdist(Tensor self, float p=2.) -> Tensor", |x: &Tensor, p: f64| pdist("pdist", x, p))?
+        .composite(&PDIST, |x: &Tensor, p: f64| pdist("pdist", x, p))?
         .def_kernel("_pdist_forward(Tensor self, float p=2.) -> Tensor", |x: &Tensor, p: f64| {
             pdist("_pdist_forward", x, p)
         })?;

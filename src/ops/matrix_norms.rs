@@ -5,8 +5,24 @@ use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
 use std::fmt;
+
+static RENORM: Composite = Composite::new("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor");
+
+impl Tensor {
+    /// Scales each part along `dim` whose norm of order `p` is above `limit` down to that norm. Sizes and dtype are
+    /// kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, if there are not two dims or more, if `dim` is out of range, or if a number does
+    /// not fit.
+    #[track_caller]
+    pub fn renorm(&self, p: impl Into<Scalar>, dim: i64, limit: impl Into<Scalar>) -> Result<Tensor> {
+        RENORM.call((self, p.into(), dim, limit.into()))
+    }
+}
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
@@ -42,7 +58,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
             "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
             |x: &Tensor, dims: &[i64], keepdim: bool| x.norm(2, dims, keepdim),
         )?
-        .def_kernel("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm)?;
+        .composite(&RENORM, renorm)?;
     Ok(())
 }
 

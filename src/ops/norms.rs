@@ -22,6 +22,7 @@ static NORM: Composite =
     Composite::new("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor");
 static COSINE_SIMILARITY: Composite =
     Composite::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor");
+static DIST: Composite = Composite::new("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor");
 
 /// Norms. 16-bit floats are computed in f32 and rounded once.
 impl Tensor {
@@ -34,6 +35,15 @@ impl Tensor {
     #[track_caller]
     pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         NORM.call((self, Some(p.into()), dims.into().as_slice(), keepdim))
+    }
+
+    /// The norm of order `p` of the difference from another tensor: a tensor of no dims. Sizes are broadcast.
+    ///
+    /// # Errors
+    /// If the common dtype is not floating, or if the sizes do not broadcast.
+    #[track_caller]
+    pub fn dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Result<Tensor> {
+        DIST.call((self, other, p.into()))
     }
 
     /// The cosine of the angle between two tensors along `dim`: `x · y / (max(|x|, eps) max(|y|, eps))`. Sizes are
@@ -80,9 +90,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
 
 fn distances(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", |x: &Tensor, y: &Tensor, p: Scalar| {
-            vector_norm("dist", &x.sub(y)?, p, &[], false, None)
-        })?
+        .composite(&DIST, |x: &Tensor, y: &Tensor, p: Scalar| vector_norm("dist", &x.sub(y)?, p, &[], false, None))?
         .def_kernel(
             "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
             |x: &Tensor, y: &Tensor, p: f64, eps: f64, keepdim: bool| {

@@ -9,7 +9,7 @@ use crate::dispatch::Kernel;
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::attrs::{Add, Addcmul, Clamp, LerpScalar, Logit, PowScalar, RoundDecimals, Value};
+use crate::ir::attrs::{Add, Addcmul, Clamp, LerpScalar, Logit, Polygamma, PowScalar, RoundDecimals, Value};
 use crate::ir::row::Schema;
 use crate::ir::{Attr, Attrs, DType, Op, Scalar};
 use crate::ops::composite::Composite;
@@ -44,6 +44,15 @@ static FLOOR_DIVIDE_NUMBER: Composite =
 
 /// Element-wise operators with arguments.
 impl Tensor {
+    /// The derivative of order `n` of the digamma function. Integers become the default float. Sizes are kept.
+    ///
+    /// # Errors
+    /// If `n` is not from 0 to 30.
+    #[track_caller]
+    pub fn polygamma(&self, n: i64) -> Result<Tensor> {
+        call(Op::Polygamma, &[self], &Attrs::from(Polygamma { n }))
+    }
+
     row_methods! {
         /// `self + other`, and logical or for bools. Sizes are broadcast, dtypes promoted.
         ///

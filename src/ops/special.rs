@@ -5,12 +5,26 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use crate::ops::arguments::{need_float, widened};
+use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI, SQRT_2};
 
+static MVLGAMMA: Composite = Composite::new("mvlgamma(Tensor self, int p) -> Tensor");
+
+impl Tensor {
+    /// The logarithm of the multivariate gamma function of dimension `p`. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or if `p` is not from 1 to 65536.
+    #[track_caller]
+    pub fn mvlgamma(&self, p: i64) -> Result<Tensor> {
+        MVLGAMMA.call((self, p))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library
-        .def_kernel("mvlgamma(Tensor self, int p) -> Tensor", mvlgamma)?
+        .composite(&MVLGAMMA, mvlgamma)?
         .def_kernel("special_xlog1py(Tensor self, Tensor other) -> Tensor", xlog1py)?
         .def_kernel(
             "special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
