@@ -13,7 +13,7 @@ from timing import compare
 
 ROWS = ["fft 1x1048576", "fft 1000x1024", "fft-0 1024x1024", "fft2 1024x1024", "fft 1000x1000", "fft 100x10007",
         "rfft 1x1048576", "rfft 1000x1024", "rfft-0 1024x1024", "rfft2 1024x1024", "rfft 1000x1001",
-        "irfft 1x1048576", "irfft 1000x1024", "irfft-0 1024x1024"]
+        "irfft 1x1048576", "irfft 1000x1024", "irfft-0 1024x1024", "irfft 1000x1001"]
 
 
 def operand(name, rows, columns, dtype):
