@@ -72,12 +72,11 @@ fn fill<T>(seed: u64, counter: u64, out: &mut [T], put: impl Fn(&mut T, [u64; 2]
     let last = counter.wrapping_add((chunks.len() * LANES) as u64);
     for (chunk, n) in chunks.iter_mut().zip(0u64..) {
         let first = counter.wrapping_add(n * LANES as u64);
-        let mut pairs = [[0; LANES]; 2];
-        for lane in 0..LANES {
-            let [low, high] = pair(seed, first.wrapping_add(lane as u64));
-            (pairs[0][lane], pairs[1][lane]) = (low, high);
+        let (mut lows, mut highs) = ([0; LANES], [0; LANES]);
+        for ((low, high), lane) in lows.iter_mut().zip(&mut highs).zip(0u64..) {
+            [*low, *high] = pair(seed, first.wrapping_add(lane));
         }
-        chunk.iter_mut().enumerate().for_each(|(lane, out)| put(out, [pairs[0][lane], pairs[1][lane]]));
+        chunk.iter_mut().zip(lows).zip(highs).for_each(|((out, low), high)| put(out, [low, high]));
     }
     rest.iter_mut().zip(0u64..).for_each(|(out, n)| put(out, pair(seed, last.wrapping_add(n))));
 }

@@ -1,7 +1,7 @@
 //! Padding: with a constant, by reflection, with the edge, or circular.
 //!
-//! Padding with a constant is a row of the op table. In the other modes each dim is joined from pieces: what is in front,
-//! the elements that are kept, and what is behind. A negative pad crops.
+//! Padding with a constant is a row of the op table. In the other modes each dim is joined from pieces: the border
+//! before the elements, those that are kept, and the border after them. A negative pad crops.
 
 use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;

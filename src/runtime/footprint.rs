@@ -18,12 +18,21 @@ pub(super) struct ByteWalk {
 
 impl ByteWalk {
     /// Elements of `unit` bytes; `None` if there are none.
-    pub(super) fn new(base: usize, unit: usize, loops: impl IntoIterator<Item = (usize, usize)>) -> Option<ByteWalk> {
+    pub(super) fn new(
+        mut base: usize,
+        unit: usize,
+        loops: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Option<ByteWalk> {
         let mut kept: SmallVec<[(usize, usize); 6]> = SmallVec::new();
         for (size, stride) in loops {
             match (size, stride) {
                 (0, _) => return None,
                 (1, _) | (_, 0) => {}
+                // Backwards: the same elements from the last one on.
+                (size, stride) if stride.cast_signed() < 0 => {
+                    base = base.wrapping_add((size - 1).wrapping_mul(stride));
+                    kept.push((size, stride.wrapping_neg()));
+                }
                 (size, stride) => kept.push((size, stride)),
             }
         }
@@ -154,7 +163,10 @@ mod tests {
         for (base, unit, loops) in walks {
             let mut starts = vec![*base];
             for &(size, stride) in loops {
-                starts = starts.iter().flat_map(|&start| (0..size).map(move |index| start + index * stride)).collect();
+                starts = starts
+                    .iter()
+                    .flat_map(|&start| (0..size).map(move |n| start.wrapping_add(n.wrapping_mul(stride))))
+                    .collect();
             }
             bytes.extend(starts.iter().flat_map(|&start| start..start + unit));
         }
@@ -173,9 +185,13 @@ mod tests {
             let walks: Vec<Plain> = (0..1 + below(4))
                 .map(|_| {
                     let n_loops = below(4);
-                    let loops =
-                        (0..n_loops).map(|_| (below(5) + usize::from(below(9) > 0), below(12) * unit)).collect();
-                    (below(30) * unit, unit, loops)
+                    let mut of_loop = |_| {
+                        let (size, stride) = (below(5) + usize::from(below(9) > 0), below(12) * unit);
+                        (size, if below(4) > 0 { stride } else { stride.wrapping_neg() })
+                    };
+                    let loops = (0..n_loops).map(&mut of_loop).collect();
+                    // So far that no walk goes back to before the first byte.
+                    ((200 + below(30)) * unit, unit, loops)
                 })
                 .collect();
             let made: Vec<ByteWalk> = walks

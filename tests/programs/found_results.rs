@@ -163,6 +163,32 @@ fn a_backward_pass_before_a_call_that_fails_leaves_its_gradient() {
     check(captured, inputs, 1, &Settings { after: After::Nothing, ..PLAIN }, function);
 }
 
+#[test]
+fn an_operator_from_outside_reads_the_number_of_each_call() {
+    fn captured() -> Result<Made> {
+        Ok(Made::default())
+    }
+    fn inputs(call: usize, _w: &[Tensor], _before: &Before) -> Result<Made> {
+        let mut made = Made::default();
+        made.tensors.push(Tensor::number(Scalar::Float(0.25 * call as f64))?);
+        Ok(made)
+    }
+    fn function(_w: &[Tensor], x: &[Tensor]) -> Result<Vec<Tensor>> {
+        let same = Value::Tensor(x[0].clone());
+        let [copy] = first_of(call(
+            "aten::to.other",
+            vec![same.clone(), same.clone(), Value::Bool(true), Value::Bool(true), Value::None],
+        )?)?;
+        let half = Value::Tensor(x[0].mul(0.5)?);
+        let [blend] =
+            first_of(call("programs::blend", vec![same, Value::Tensor(copy.clone()), Value::Scalar(Scalar::Int(2))])?)?;
+        let [other] =
+            first_of(call("programs::blend", vec![half, Value::Tensor(copy), Value::Scalar(Scalar::Int(1))])?)?;
+        Ok(vec![blend, other])
+    }
+    check(captured, inputs, 4, &Settings { after: After::Nothing, ..PLAIN }, function);
+}
+
 fn ints(values: &[i64]) -> Value {
     Value::IntList(values.into())
 }

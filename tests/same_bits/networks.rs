@@ -21,7 +21,7 @@ impl Extents {
         self.heads * self.size
     }
 
-    /// The sizes in which a value may be seen; all have its elements in the same order. The first are those of a matrix.
+    /// The sizes in which a value may be seen, with its elements in the same order. The first are those of a matrix.
     fn views(self) -> [Vec<usize>; 6] {
         let Extents { batch, rows, heads, size } = self;
         [

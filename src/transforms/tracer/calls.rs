@@ -19,13 +19,13 @@ use crate::dispatch::schema::{Parameter, Type};
 use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Result};
-use crate::ir::TensorType;
+use crate::ir::{NodeKind, TensorType};
 use crate::profile::place;
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::each;
 use crate::transforms::tracer::deferred;
 use crate::transforms::tracer::opaque_call::{Callee, OpaqueCall};
-use crate::transforms::tracer::recording::Recording;
+use crate::transforms::tracer::recording::{Known, Recording};
 use crate::transforms::tracer::session::{Paused, is_deferred, with_recording};
 use crate::transforms::tracer::trace::Lifted;
 use smallvec::SmallVec;
@@ -123,6 +123,9 @@ fn is_recordable(operator: &Operator, stack: &Stack) -> bool {
         && has_kernel(DispatchKey::Meta)
         && stack.iter().all(is_known)
         && stack.iter().flat_map(Value::tensors).any(|tensor| tensor.as_number().is_none())
+        // A call is recorded with its numbers, which must be the same in each run.
+        && with_recording(|recording| stack.iter().flat_map(Value::tensors).all(|tensor| recording.is_fixed(tensor)))
+            == Some(true)
         // A backward half calls no operators: what their kernels do to a gradient is not known.
         && with_recording(|recording| !recording.lifted.iter().any(|one| matches!(one, Lifted::Declared))) == Some(true)
 }
@@ -174,6 +177,13 @@ fn are_new(arguments: &Stack, results: &Stack) -> bool {
 }
 
 impl Recording {
+    /// Whether a tensor is no plain number that is an input of the function, or was computed from one.
+    fn is_fixed(&self, tensor: &Tensor) -> bool {
+        let is_constant =
+            |known: &Known| matches!(self.graph[known.node].kind, NodeKind::Number(_) | NodeKind::Extent(_));
+        tensor.as_number().is_none() || self.nodes.get(&tensor.id()).is_none_or(is_constant)
+    }
+
     /// Notes a call. Returns handles of its results: values of the function. Hidden handles are inputs of the graph.
     fn note_call(&mut self, mut call: OpaqueCall) -> Result<Vec<Tensor>> {
         let is_backward = self.lifted.iter().any(|one| matches!(one, Lifted::Declared));

@@ -205,8 +205,8 @@ impl Segment {
         node_of: impl Fn(u64) -> Option<NodeId>,
         filled: &mut Filled,
     ) -> Result<()> {
-        let computed = self.wanted(node_of).into_iter().filter(|(_, node)| node.index() < values.ids().len());
-        computed.map(|(at, node)| fill(at, &self.storages[&at], values[node].array(), filled)).collect()
+        let mut computed = self.wanted(node_of).into_iter().filter(|(_, node)| node.index() < values.ids().len());
+        computed.try_for_each(|(at, node)| fill(at, &self.storages[&at], values[node].array(), filled))
     }
 
     fn run(&mut self, runner: &dyn Runner, node_of: impl Fn(u64) -> Option<NodeId>, filled: &mut Filled) -> Result<()> {
