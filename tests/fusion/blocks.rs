@@ -95,7 +95,7 @@ fn results_that_products_read_in_other_sizes_keep_the_bits() -> Result<()> {
             let function = move |x: &[Tensor]| {
                 let of: Vec<i64> = of.iter().map(|&size| size as i64).collect();
                 let result = (x[0].matmul(&x[1])?.reshape(&of[..])? * &x[2])?.tanh()?;
-                let matrix = result.reshape(&[rows as i64, 64])?;
+                let matrix = result.reshape([rows as i64, 64])?;
                 let sum = (matrix.matmul(&x[1])? + matrix.matmul(&x[1].transpose(0, 1)?)?)?;
                 Ok(vec![result, sum.tanh()?])
             };
