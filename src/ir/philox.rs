@@ -18,20 +18,20 @@ const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 const ROUNDS: usize = 10;
 
-/// One block of random words.
+/// One block of random words. They are in 64-bit lanes, of which only the lower halves matter: vectors have products of
+/// such lanes.
 #[inline(always)]
 pub fn philox4x32(counter: PhiloxBlock, key: [u32; 2]) -> PhiloxBlock {
-    let ([mut a, mut b, mut c, mut d], [mut left, mut right]) = (counter, key);
+    const LOW: u64 = u32::MAX as u64;
+    let ([mut a, mut b, mut c, mut d], [mut left, mut right]) = (counter.map(u64::from), key);
     for round in 0..ROUNDS {
         if round > 0 {
             (left, right) = (left.wrapping_add(WEYL[0]), right.wrapping_add(WEYL[1]));
         }
-        let first = u64::from(MULTIPLIERS[0]) * u64::from(a);
-        let second = u64::from(MULTIPLIERS[1]) * u64::from(c);
-        (a, b, c, d) =
-            ((second >> 32) as u32 ^ b ^ left, second as u32, (first >> 32) as u32 ^ d ^ right, first as u32);
+        let (first, second) = (u64::from(MULTIPLIERS[0]) * (a & LOW), u64::from(MULTIPLIERS[1]) * (c & LOW));
+        (a, b, c, d) = (second >> 32 ^ b ^ u64::from(left), second, first >> 32 ^ d ^ u64::from(right), first);
     }
-    [a, b, c, d]
+    [a, b, c, d].map(|word| word as u32)
 }
 
 /// The block of a seed at a counter.
@@ -45,21 +45,11 @@ pub fn n_counters(n: usize, bytes: usize) -> u64 {
     (n as u64).div_ceil(16 / bytes as u64)
 }
 
-/// Both 64-bit words of the block of a seed at a counter. It is [`block`] in 64-bit lanes, of which a product reads the
-/// lower halves: vectors have such products.
+/// Both 64-bit words of the block of a seed at a counter.
 #[inline(always)]
 fn pair(seed: u64, counter: u64) -> [u64; 2] {
-    const LOW: u64 = u32::MAX as u64;
-    let (mut a, mut b, mut c, mut d) = (counter, counter >> 32, 0, 0);
-    let (mut left, mut right) = (seed as u32, (seed >> 32) as u32);
-    for round in 0..ROUNDS {
-        if round > 0 {
-            (left, right) = (left.wrapping_add(WEYL[0]), right.wrapping_add(WEYL[1]));
-        }
-        let (first, second) = (u64::from(MULTIPLIERS[0]) * (a & LOW), u64::from(MULTIPLIERS[1]) * (c & LOW));
-        (a, b, c, d) = (second >> 32 ^ b ^ u64::from(left), second, first >> 32 ^ d ^ u64::from(right), first);
-    }
-    [a & LOW | b << 32, c & LOW | d << 32]
+    let [a, b, c, d] = block(seed, counter).map(u64::from);
+    [a | b << 32, c | d << 32]
 }
 
 /// How many blocks are computed at a time, so that the compiler makes vectors of them.
