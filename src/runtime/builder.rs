@@ -262,7 +262,7 @@ impl<'g> Builder<'g> {
                     let node = member.nodes[0];
                     let [left, right] = [graph[node].args[0], graph[node].args[1]];
                     let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
-                    let is_view = graph[left].op().is_some_and(Op::is_view) && self.is_computed(blocks, left);
+                    let is_view = self.own_output(blocks, left).is_some_and(|output| output != left);
                     let (k, n, dtype) = (last(left), last(node), graph[node].ty.dtype);
                     let (left, to) = (self.place(blocks, left), self.place(blocks, node));
                     BlockStep::Product { left, is_view, right: self.slot(right), to, k, n, dtype }
@@ -329,20 +329,19 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Whether a member of a group computes the elements of a value.
-    fn is_computed(&self, blocks: &Blocks, node: NodeId) -> bool {
-        let root = same_elements(self.graph, node);
-        blocks.members.iter().flat_map(|member| &member.nodes).any(|&node| Some(node) == root)
+    /// The output of a member that has the elements of a value, which may be a view of it.
+    fn own_output(&self, blocks: &Blocks, node: NodeId) -> Option<NodeId> {
+        let root = same_elements(self.graph, node)?;
+        blocks.members.iter().flat_map(|member| &member.outputs).copied().find(|&output| output == root)
     }
 
     /// Where a group finds a value; `node` may be a view of an inner value.
     fn place(&mut self, blocks: &Blocks, node: NodeId) -> ValueLocation {
         let root = same_elements(self.graph, node);
         let inner = blocks.inner.iter().position(|&(inner, _)| Some(inner) == root);
-        let own = blocks.members.iter().flat_map(|member| &member.outputs).find(|&&output| Some(output) == root);
-        match (inner, own) {
+        match (inner, self.own_output(blocks, node)) {
             (Some(inner), _) => ValueLocation::Scratch(inner),
-            (None, Some(&output)) => ValueLocation::Memory(self.slot(output)),
+            (None, Some(output)) => ValueLocation::Memory(self.slot(output)),
             (None, None) => ValueLocation::Memory(self.slot(node)),
         }
     }

@@ -253,14 +253,14 @@ impl Touched {
         };
         for work in &run.steps {
             match work {
-                BlockStep::Product { left, right, to, k, n, dtype, .. } => {
+                BlockStep::Product { left, is_view, right, to, k, n, dtype } => {
+                    let is_own = *is_view || matches!(left, ValueLocation::Scratch(_));
                     let (left, right, to) = (array(left), slots[*right].array(), array(to));
                     let matrices = |columns: usize| {
                         let sizes = [run.batches, run.rows, columns];
                         TensorType::contiguous(*dtype, &sizes[3 - right.layout().rank()..])
                     };
                     // A value of the group is dense, and need not have the shape of a matrix.
-                    let is_own = self.written.contains_key(&memory(&left));
                     let dense = Layout::contiguous(&matrices(*k).sizes);
                     let left = if is_own { Array { dtype: *dtype, layout: dense.into(), ..left } } else { left };
                     let result = product(&left, right, &matrices(*n))?;
