@@ -49,6 +49,20 @@ fn root(at: usize, n: usize) -> (f64, f64) {
     }
 }
 
+/// Does some work on a line, compiled for its number of rows, which is one of [`ROWS`], and half of it.
+macro_rules! by_rows {
+    ($line:expr, $work:ident, $from:expr, $to:expr) => {
+        match $line.n_rows {
+            3 => Arch::new().dispatch($work::<_, 3, 1>($line, $from, $to)),
+            5 => Arch::new().dispatch($work::<_, 5, 2>($line, $from, $to)),
+            7 => Arch::new().dispatch($work::<_, 7, 3>($line, $from, $to)),
+            11 => Arch::new().dispatch($work::<_, 11, 5>($line, $from, $to)),
+            13 => Arch::new().dispatch($work::<_, 13, 6>($line, $from, $to)),
+            other => unreachable!("{other} rows are not on the list"),
+        }
+    };
+}
+
 impl<T: FftNum> OddLine<T> {
     /// A plan, if this length has one: it must be odd and have a small factor.
     pub(crate) fn new(length: usize, forward: bool, factor: impl Fn(f64) -> T) -> Option<OddLine<T>> {
@@ -78,15 +92,7 @@ impl<T: FftNum> OddLine<T> {
     /// The forward transform of a real line: its first `n / 2 + 1` elements.
     pub(crate) fn forward(&self, from: &[T], to: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
         let (rows, scratch) = scratch.split_at_mut(self.n_transformed());
-        let arch = Arch::new();
-        match self.n_rows {
-            3 => arch.dispatch(OfReal::<_, 3, 1>(self, from, rows)),
-            5 => arch.dispatch(OfReal::<_, 5, 2>(self, from, rows)),
-            7 => arch.dispatch(OfReal::<_, 7, 3>(self, from, rows)),
-            11 => arch.dispatch(OfReal::<_, 11, 5>(self, from, rows)),
-            13 => arch.dispatch(OfReal::<_, 13, 6>(self, from, rows)),
-            other => unreachable!("{other} rows are not on the list"),
-        }
+        by_rows!(self, OfReal, from, rows);
         self.fft.process_with_scratch(rows, scratch);
         // Element c of row k is element k + p c of the result, whose second half is left out.
         let (p, length) = (self.n_rows, self.n_rows * self.n_columns);
@@ -113,15 +119,7 @@ impl<T: FftNum> OddLine<T> {
             others.iter_mut().rev().zip(sources).for_each(|(element, from)| *element = from.conj());
         }
         self.fft.process_with_scratch(rows, scratch);
-        let arch = Arch::new();
-        match self.n_rows {
-            3 => arch.dispatch(ToReal::<_, 3, 1>(self, rows, to)),
-            5 => arch.dispatch(ToReal::<_, 5, 2>(self, rows, to)),
-            7 => arch.dispatch(ToReal::<_, 7, 3>(self, rows, to)),
-            11 => arch.dispatch(ToReal::<_, 11, 5>(self, rows, to)),
-            13 => arch.dispatch(ToReal::<_, 13, 6>(self, rows, to)),
-            other => unreachable!("{other} rows are not on the list"),
-        }
+        by_rows!(self, ToReal, rows, to);
     }
 
     /// Where each block of columns begins. The last one may overlap with the one before it.
