@@ -123,11 +123,12 @@ fn is_recordable(operator: &Operator, stack: &Stack) -> bool {
         && has_kernel(DispatchKey::Meta)
         && stack.iter().all(is_known)
         && stack.iter().flat_map(Value::tensors).any(|tensor| tensor.as_number().is_none())
-        // A call is recorded with its numbers, which must be the same in each run.
-        && with_recording(|recording| stack.iter().flat_map(Value::tensors).all(|tensor| recording.is_fixed(tensor)))
-            == Some(true)
-        // A backward half calls no operators: what their kernels do to a gradient is not known.
-        && with_recording(|recording| !recording.lifted.iter().any(|one| matches!(one, Lifted::Declared))) == Some(true)
+        && with_recording(|recording| {
+            // A call is recorded with its numbers, which must be the same in each run.
+            stack.iter().flat_map(Value::tensors).all(|tensor| recording.is_fixed(tensor))
+                // A backward half calls no operators: what their kernels do to a gradient is not known.
+                && !recording.lifted.iter().any(|one| matches!(one, Lifted::Declared))
+        }) == Some(true)
 }
 
 /// Records a call, and returns its results. `None` if the Meta kernel does not tell their types.

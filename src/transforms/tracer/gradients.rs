@@ -13,7 +13,6 @@ use crate::ir::NodeId;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::{Access, Question};
 use crate::transforms::tracer::condition::{Condition, GradientType, Outside, Property};
-use crate::transforms::tracer::effects::GradientBefore;
 use crate::transforms::tracer::known_gradients::{GradientsBefore, WATCHED, before};
 use crate::transforms::tracer::outside::{give_up, has};
 use crate::transforms::tracer::recording::{LeafGradient, Recording};
@@ -92,8 +91,7 @@ impl Recording {
             let original = self.given(leaf).map(|index| self.given[index].original.clone());
             let owner = original.as_ref().unwrap_or(leaf);
             if access != Access::Read {
-                let (n_nodes, leaf, gradient) = (self.graph.len(), owner.clone(), owner.gradient());
-                self.effects.gradients.push(GradientBefore { n_nodes, leaf, gradient });
+                self.note_gradient(owner);
             }
             if !self.gradients.iter().any(|known| known.leaf.id() == owner.id()) {
                 let (leaf, kept) = (owner.clone(), owner.gradient());

@@ -1,8 +1,8 @@
-//! Notes what a deferred recording writes and draws, for [`super::effects`].
+//! Notes what a deferred recording writes and draws, and which gradients it changes, for [`super::effects`].
 
 use crate::device::{Generator, GeneratorState};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::effects::{Draw, Write};
+use crate::transforms::tracer::effects::{Draw, GradientBefore, Write};
 use crate::transforms::tracer::recording::Recording;
 
 impl Recording {
@@ -22,5 +22,11 @@ impl Recording {
     pub(super) fn note_draw(&mut self, generator: &Generator, start: GeneratorState, n_counters: u64) {
         let n_nodes = self.graph.len();
         self.effects.draws.push(Draw { n_nodes, generator: generator.clone(), start, n_counters });
+    }
+
+    /// Notes that a deferred recording is about to change the gradient of a leaf.
+    pub(super) fn note_gradient(&mut self, leaf: &Tensor) {
+        let (n_nodes, gradient) = (self.graph.len(), leaf.gradient());
+        self.effects.gradients.push(GradientBefore { n_nodes, leaf: leaf.clone(), gradient });
     }
 }
