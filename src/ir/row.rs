@@ -205,6 +205,8 @@ impl Op {
         match &self.row().meaning {
             Meaning::Gather(_) | Meaning::Routine(Routine::Scatter(_) | Routine::FlatIndex) => true,
             Meaning::Routine(Routine::Matrix(work)) => work.may_fail(),
+            // It adds rows by index.
+            Meaning::Decompose(_) => self == Op::EmbeddingDenseBackward,
             _others => !dtype.is_float() && matches!(self, Op::FloorDivide | Op::Remainder | Op::Fmod | Op::DivMode),
         }
     }

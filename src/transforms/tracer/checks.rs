@@ -3,8 +3,9 @@
 //! An eager call finds an index out of range, or a window outside the memory of an input, even if its result is
 //! dropped. A graph would drop the call with the result. So such calls become outputs.
 
-use crate::ir::routine::Scan;
-use crate::ir::{Combine, Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
+use crate::ir::attrs::{Along, Argsort, Attributes, Gather, TopkIndices};
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Graph, Meaning, Node, NodeId, NodeKind, Op, Routine, SideTable};
 use smallvec::SmallVec;
 
 /// The calls that may find a value out of range, and that no output needs. They are among the first `n_nodes`: those of
@@ -43,7 +44,8 @@ fn elements_read(graph: &Graph, id: NodeId, node: &Node) -> SmallVec<[bool; 4]> 
 pub(crate) fn checks_come_before(graph: &Graph, write: NodeId) -> bool {
     graph.nodes().all(|(id, node)| {
         let Some(op) = node.op().filter(|&op| may_fail(graph, node, op)) else { return true };
-        id <= write && matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_))
+        let is_division = matches!(op.row().meaning, Meaning::Body(..));
+        id <= write && !is_division && !op.is_window()
     })
 }
 
@@ -52,26 +54,41 @@ fn may_fail(graph: &Graph, node: &Node, op: Op) -> bool {
         // The memory of an input may be another in each call.
         return matches!(graph[graph.view_base(node.args[0])].kind, NodeKind::Input(_));
     }
-    let by = node.args.get(1).map(|&arg| &graph[graph.view_base(arg)]);
-    let is_target = |of: NodeId| graph.view_base(of) == graph.view_base(node.args[0]);
-    let is_index = matches!(op.row().meaning, Meaning::Gather(_) | Meaning::Routine(_));
-    op.checks_values(node.ty.dtype)
-        && !by.is_some_and(|by| match by.kind {
-            NodeKind::Op(made_by) => {
-                is_index && is_index_of(made_by) && by.args.first().is_some_and(|&of| is_target(of))
-            }
-            NodeKind::Number(number) => !is_index && number.as_f64() != 0.0,
-            NodeKind::Input(_) | NodeKind::Extent(_) => false,
-        })
+    if !op.checks_values(node.ty.dtype) {
+        return false;
+    }
+    if matches!(op.row().meaning, Meaning::Body(..)) {
+        let by = node.args.get(1).map(|&by| graph[graph.view_base(by)].kind);
+        return !matches!(by, Some(NodeKind::Number(number)) if number.as_f64() != 0.0);
+    }
+    match (n_places(graph, node, op), node.args.get(1).and_then(|&index| n_indices(graph, index))) {
+        (Some(n_places), Some(n_indices)) => n_indices > n_places,
+        (_, _) => true,
+    }
 }
 
-/// Whether an op computes indices of its operand, which are in range there.
-fn is_index_of(op: Op) -> bool {
-    match &op.row().meaning {
-        Meaning::Routine(routine) => {
-            matches!(routine, Routine::Argsort | Routine::First | Routine::Scan(Scan::ArgMax | Scan::ArgMin))
-        }
-        Meaning::Fold(combine) => matches!(combine, Combine::ArgMax | Combine::ArgMin),
-        _others => false,
+/// How many places the index of a read or a write chooses from, or fewer.
+fn n_places(graph: &Graph, node: &Node, op: Op) -> Option<usize> {
+    let sizes = &graph[*node.args.first()?].ty.sizes;
+    let along = |dim: i64| sizes.get(normalize_dim("dim", dim, sizes.len()).ok()?).copied();
+    match (op, &op.row().meaning) {
+        // What `sort` and `topk` read their values with.
+        (Op::Gather, _) => along(Gather::read(&node.attrs).dim),
+        (_, Meaning::Gather(_) | Meaning::Routine(Routine::Scatter(_))) => sizes.iter().copied().min(),
+        (_, _others) => None,
+    }
+}
+
+/// How many different indices there may be, from 0 on, if an op computes indices.
+fn n_indices(graph: &Graph, index: NodeId) -> Option<usize> {
+    let node = &graph[graph.view_base(index)];
+    let (op, of) = (node.op()?, &graph[*node.args.first()?].ty);
+    let along = |dim: i64| of.sizes.get(normalize_dim("dim", dim, of.rank()).ok()?).copied();
+    match op {
+        Op::Argsort => along(Argsort::read(&node.attrs).dim),
+        Op::TopkIndices => along(TopkIndices::read(&node.attrs).dim),
+        Op::CummaxIndices | Op::CumminIndices => along(Along::read(&node.attrs).dim),
+        Op::Argmax | Op::Argmin => Some(of.numel()),
+        _others => None,
     }
 }

@@ -3,6 +3,7 @@
 use super::check::ramp;
 use super::twins::{Twins, check_all, leaf_and_buffer, leaves};
 use opfuse::autograd::{enable_grad, inference_mode, no_grad};
+use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::{DType, Result, Tensor};
 
 #[test]
@@ -344,6 +345,20 @@ fn values_out_of_range_are_found_wherever_they_are() {
             Ok(inputs)
         })
         .any_way(),
+        Twins::new("a gradient of a table that nobody uses", |x, _| {
+            let grad = x[0].view([2, 2])?;
+            let table = Dispatcher::global().lookup("aten::embedding_dense_backward")?;
+            let (grad, index) = (Value::Tensor(grad), Value::Tensor(x[1].clone()));
+            let args = vec![grad, index, Value::Int(3), Value::Int(-1), Value::Bool(false)];
+            let _unused = table.invoke(args, Vec::new())?;
+            Ok(vec![x[0].exp()?])
+        })
+        .inputs(bad),
+        Twins::new("indices of a longer dim", |x, _| {
+            let _unused = x[0].view([2, 2])?.index_select(0, &x[0].argsort(0, true)?)?;
+            Ok(vec![x[0].exp()?])
+        })
+        .inputs(bad),
         Twins::new("an integer that is divided by", |x, _| {
             let _unused = x[1].remainder(&x[1].mul(0)?)?;
             Ok(vec![x[0].exp()?])
