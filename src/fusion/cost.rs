@@ -2,8 +2,11 @@
 //!
 //! A kernel takes a fixed time, plus the longer of two: the time to move its bytes, and the time to compute its values.
 //! This is the roofline model (Williams, Waterman and Patterson, "Roofline", 2009). Bytes of a memory count once, at
-//! the bandwidth of the smallest cache that holds all of them. Work counts once per element, or once per row if the
-//! value is the same in the whole row. The work of a value follows from its scalar body.
+//! the bandwidth of the smallest cache that holds what is touched between one use of the memory and the next. Work
+//! counts once per element, or once per row if the value is the same in the whole row. The work of a value follows from
+//! its scalar body.
+//!
+//! A memory has the same bandwidth in every kernel, so one kernel never moves for longer than its parts do.
 //!
 //! All times are those of one thread, so plans do not depend on the number of threads.
 
@@ -24,12 +27,33 @@ pub struct CostModel<'g> {
     graph: &'g Graph,
     rates: Rates,
     work: NodeWork,
+    /// Whether a memory is that of an input or an output.
+    is_outside: SideTable<NodeId, bool>,
+    /// The bytes of all inputs and outputs.
+    outside_bytes: usize,
 }
 
 impl<'g> CostModel<'g> {
     /// The model of a graph on a machine of these rates.
     pub fn new(graph: &'g Graph, rates: Rates) -> CostModel<'g> {
-        CostModel { graph, rates, work: NodeWork::of(graph) }
+        let mut is_outside = SideTable::filled(graph, || false);
+        let mut outside_bytes = 0;
+        for &node in graph.inputs().iter().chain(graph.outputs()) {
+            let root = graph.view_base(node);
+            if !std::mem::replace(&mut is_outside[root], true) {
+                outside_bytes += graph[root].ty.bytes();
+            }
+        }
+        CostModel { graph, rates, work: NodeWork::of(graph), is_outside, outside_bytes }
+    }
+
+    /// The time to move that many bytes of a value, each of them in a cache line of its own if they are `scattered`.
+    fn moving_of(&self, node: NodeId, bytes: usize, scattered: bool) -> Nanos {
+        let root = self.graph.view_base(node);
+        // Inputs and outputs were used in the call before. A value between kernels is most often used by the next one,
+        // which touches a few values of its size.
+        let held = if self.is_outside[root] { self.outside_bytes } else { KERNEL_VALUES * self.graph[root].ty.bytes() };
+        self.rates.moving(bytes * if scattered { self.rates.jump.max(1) as usize } else { 1 }, held)
     }
 
     /// The time that a kernel takes besides its loops.
@@ -61,15 +85,13 @@ impl<'g> CostModel<'g> {
 
     /// Like [`CostModel::kernel`], with some values hoisted.
     fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
-        let (bytes, scattered) = self.traffic(region);
-        let moving = self.rates.scattered(bytes, scattered);
-        let running = moving.max(self.rates.computing(self.work(region, hoisted)));
+        let running = self.moving_all(region).max(self.rates.computing(self.work(region, hoisted)));
         f64::from(self.rates.launch) + running + starting_calls(region)
     }
 
-    /// The bytes that a kernel moves, each element once: those of contiguous walks, and those of walks with another
-    /// cache line for each element.
-    fn traffic(&self, region: &Region) -> (usize, usize) {
+    /// The time to move what a kernel reads and writes, each element once. Elements of walks with another cache line
+    /// for each of them are scattered.
+    fn moving_all(&self, region: &Region) -> Nanos {
         let loops = || region.rows.iter().chain(&region.inner);
         // Row loops are ordered by the strides of the first output.
         let innermost = match region.outputs.first() {
@@ -86,8 +108,7 @@ impl<'g> CostModel<'g> {
             memory.0 = (memory.0 + elements * ty.dtype.size()).min(ty.bytes());
             memory.1 |= is_crossing(walk, ty.dtype);
         }
-        let sum = |jumps: bool| memories.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
-        (sum(false), sum(true))
+        memories.into_iter().map(|(node, (bytes, scattered))| self.moving_of(node, bytes, scattered)).sum()
     }
 
     fn work(&self, region: &Region, hoisted: Option<&Candidates>) -> Work {
@@ -112,8 +133,9 @@ impl<'g> CostModel<'g> {
     }
 
     fn product(&self, node: NodeId) -> Nanos {
-        let bytes = self.bytes_alone(node);
-        f64::from(self.rates.launch) + self.rates.moving(bytes, bytes).max(self.multiplying(node))
+        let moving: Nanos =
+            self.distinct_args(node).chain([node]).map(|id| self.moving_of(id, self.size(id), false)).sum();
+        f64::from(self.rates.launch) + moving.max(self.multiplying(node))
     }
 
     fn multiplying(&self, node: NodeId) -> Nanos {
@@ -169,8 +191,7 @@ impl<'g> CostModel<'g> {
             };
             time += f64::from(rates.launch) * n_blocks as f64 + computing.max(rates.moving(inside, held));
         }
-        let sum = |jumps: bool| outside.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
-        time.max(rates.scattered(sum(false), sum(true)))
+        time.max(outside.into_iter().map(|(node, (bytes, scattered))| self.moving_of(node, bytes, scattered)).sum())
     }
 
     /// A rough estimate of how long a node takes as a kernel of its own, without laying it out.
@@ -186,7 +207,7 @@ impl<'g> CostModel<'g> {
             _ => call.ty.numel(),
         };
         work.add(self.work[node], elements);
-        let (mut bytes, mut scattered) = (call.ty.bytes(), 0);
+        let mut moving = self.moving_of(node, call.ty.bytes(), false);
         // Counted from the last dim, because operands are aligned there.
         let innermost = densest(&call.ty.strides).map(|dim| call.ty.strides.len() - dim);
         for arg in self.distinct_args(node) {
@@ -195,12 +216,9 @@ impl<'g> CostModel<'g> {
             // A gather reads no more of its source than it returns.
             let most = if op.is_gather() && arg == call.args[0] { call.ty.bytes() } else { usize::MAX };
             let size = self.size(arg).min(most);
-            match stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)) {
-                true => scattered += size,
-                false => bytes += size,
-            }
+            moving += self.moving_of(arg, size, stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)));
         }
-        f64::from(self.rates.launch) + self.rates.scattered(bytes, scattered).max(self.rates.computing(work))
+        f64::from(self.rates.launch) + moving.max(self.rates.computing(work))
     }
 
     /// The arithmetic operations of a node, and how long one thread takes for them. Prims and functions count once per
@@ -219,10 +237,6 @@ impl<'g> CostModel<'g> {
         work.add(self.work[node], elements);
         let width = call.ty.dtype.compute().size() as f64 / 4.0;
         ((work.plain + work.functions) / width, self.rates.computing(work))
-    }
-
-    fn bytes_alone(&self, node: NodeId) -> usize {
-        self.distinct_args(node).map(|arg| self.size(arg)).sum::<usize>() + self.graph[node].ty.bytes()
     }
 
     fn distinct_args(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
@@ -250,6 +264,8 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower { together, apart })
 }
 
+/// How many values of one size a kernel touches, about.
+const KERNEL_VALUES: usize = 4;
 /// How long machine code takes to start a row.
 const ROW_START: Nanos = 20.0;
 /// Rows of fewer elements are short.

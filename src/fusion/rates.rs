@@ -21,8 +21,8 @@ pub fn level(held: usize) -> usize {
 pub struct Rates {
     /// Nanoseconds that a kernel takes besides its loops.
     pub launch: u32,
-    /// Bytes per microsecond, read and written. The first three entries are for kernels whose bytes fit into a cache of
-    /// 32 KiB, 1 MiB and 16 MiB, and the last one is for larger kernels.
+    /// Bytes per microsecond, read and written. The first three entries are for memory that is used again before more
+    /// than 32 KiB, 1 MiB and 16 MiB of others are, and the last one is for other memory.
     pub bandwidth: [u32; LEVELS.len() + 1],
     /// How many times slower elements are read or written if each is in another cache line than the one before.
     pub jump: u32,
@@ -53,11 +53,6 @@ impl Rates {
     /// The time to move that many bytes if `held` bytes are in use.
     pub(super) fn moving(&self, bytes: usize, held: usize) -> Nanos {
         bytes as f64 * 1e3 / f64::from(self.bandwidth[level(held)].max(1))
-    }
-
-    /// The time to move bytes, of which `scattered` have another cache line for each element.
-    pub(super) fn scattered(&self, bytes: usize, scattered: usize) -> Nanos {
-        self.moving(bytes + scattered * self.jump.max(1) as usize, bytes + scattered)
     }
 
     pub(super) fn computing(&self, work: Work) -> Nanos {

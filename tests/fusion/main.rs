@@ -12,6 +12,7 @@ mod horizontal;
 mod legality;
 mod partition_properties;
 mod regrouped;
+mod sizes;
 mod slow_folds;
 #[path = "../common/values.rs"]
 mod values;
