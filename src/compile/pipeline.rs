@@ -146,8 +146,7 @@ fn build_seen(
 ) -> Result<Built> {
     let start = Instant::now();
     let (graph, passes) = run_passes(&traced, target, after)?;
-    let (plan, merges) = planned(&graph, options);
-    let plan = plan.writing_over(&graph, rewritten);
+    let (plan, merges) = planned(&graph, options, rewritten);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
     let (plan, executable) = lower(&graph, options, plan, make)?;
@@ -181,10 +180,10 @@ fn run_passes(traced: &Graph, target: Target, after: After<'_>) -> Result<(Graph
 }
 
 /// Plans a graph. Also returns the times of the base partition and of each merge step.
-fn planned(graph: &Graph, options: &Options) -> (Plan, Vec<Timed>) {
+fn planned(graph: &Graph, options: &Options, rewritten: Vec<Rewritten>) -> (Plan, Vec<Timed>) {
     let mut times = Vec::with_capacity(1 + MERGES.len());
     let mut start = Instant::now();
-    let plan = plan_observed(graph, options, &mut |name| {
+    let plan = plan_observed(graph, options, rewritten, &mut |name| {
         let now = Instant::now();
         times.push(Timed { name, time: now - start });
         start = now;

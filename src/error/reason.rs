@@ -91,6 +91,11 @@ Reason {
     SavesNothingMore
         "saves_nothing_more" => "fusing would save nothing: blocks of rows save as many bytes without it";
         "nothing: the kernel runs as fast on its own";
+    /// The kernel writes the new value of an input to the memory of the input. A group in blocks of rows would write to
+    /// memory of its own, which would be copied then.
+    RenewsInput
+        "renews_input" => "the kernel overwrites an input in place, which blocks of rows do not do";
+        "nothing: writing in place saves a copy of the new value";
     /// One of the two has no elements.
     NothingToCompute
         "nothing_to_compute" => "fusing would save nothing: one of the two has no elements";

@@ -188,6 +188,9 @@ impl Group {
     /// The reason why they cannot be computed in blocks.
     fn new(units: &Units<'_>, members: &[UnitId]) -> Result<Group, Reason> {
         let graph = units.graph;
+        if members.iter().any(|&member| units.renews(member)) {
+            return Err(Reason::RenewsInput);
+        }
         let set: HashSet<UnitId> = members.iter().copied().collect();
         let aliases = aliases(units, &set).ok_or(Reason::UsedElsewhere)?;
         let all: Vec<UnitId> = members.iter().chain(&aliases).copied().collect();

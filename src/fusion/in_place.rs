@@ -113,7 +113,26 @@ fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec
         }
     }
     let (last, first): (Vec<_>, Vec<_>) = steps.into_iter().zip(waits).partition(|(_, waits)| *waits);
-    first.into_iter().chain(last).map(|(step, _)| step).collect()
+    let last = allocating_first(graph, last.into_iter().map(|(step, _)| step).collect());
+    first.into_iter().map(|(step, _)| step).chain(last).collect()
+}
+
+/// Moves kernels with folds before others, if they read no results of these. They do not write in place, and memory may
+/// run out where they allocate their results: no input must have changed by then.
+fn allocating_first(graph: &Graph, steps: Vec<Step>) -> impl Iterator<Item = Step> {
+    let mut is_made = SideTable::filled(graph, || false);
+    steps.iter().flat_map(|step| &step.nodes).for_each(|&node| is_made[node] = true);
+    let allocates = |step: &Step| {
+        let is_own = |arg: NodeId| step.nodes.contains(&arg) || !is_made[arg];
+        matches!(&step.kind, StepKind::Kernel(region) if region.has_folds())
+            && step
+                .nodes
+                .iter()
+                .flat_map(|&node| &graph[node].args)
+                .all(|&arg| is_own(arg) && is_own(graph.view_base(arg)))
+    };
+    let (first, last): (Vec<_>, Vec<_>) = steps.into_iter().partition(allocates);
+    first.into_iter().chain(last)
 }
 
 /// Whether the op returns a copy of its first operand with some elements changed.

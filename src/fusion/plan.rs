@@ -57,19 +57,26 @@ pub struct Plan {
 
 /// Plans a verified, decomposed graph: base partition, then the merge steps of [`MERGES`](super::schedule::MERGES).
 pub fn plan(graph: &Graph, options: &Options) -> Plan {
-    plan_observed(graph, options, &mut |_| {})
+    plan_observed(graph, options, Vec::new(), &mut |_| {})
 }
 
-/// Like [`plan`]. `after` is called with the name of each phase that ran: `partition`, then those of the merge steps.
-pub fn plan_observed(graph: &Graph, options: &Options, after: &mut dyn FnMut(&'static str)) -> Plan {
+/// Like [`plan`], for a caller that overwrites some inputs with their new values. `after` is called with the name of
+/// each phase that ran: `partition`, then those of the merge steps.
+pub fn plan_observed(
+    graph: &Graph,
+    options: &Options,
+    rewritten: Vec<Rewritten>,
+    after: &mut dyn FnMut(&'static str),
+) -> Plan {
     let mut units = Units::base(graph, options);
+    units.renewed.extend(rewritten.iter().map(|one| graph.outputs()[one.output]));
     after(PARTITION);
     let refusals = match options.opt_level {
         0 => Refusals::default(),
         _ => merge_all(&mut units, &mut |merge: &Merge| after(merge.name)),
     };
     let edges = decide(graph, &units, |producer, consumer| reason(graph, &units, &refusals, producer, consumer));
-    Plan { steps: in_order(units), edges, rewritten: Vec::new() }
+    Plan { steps: in_order(units), edges, rewritten: Vec::new() }.writing_over(graph, rewritten)
 }
 
 /// A decision for every edge between computed nodes. `reason` gives the reason for an edge between two units.

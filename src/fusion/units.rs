@@ -19,7 +19,7 @@ use super::unit::{Unit, UnitId, UnitKind};
 use crate::error::Reason;
 use crate::ir::entity::Arena;
 use crate::ir::{Graph, NodeId, Op, Pattern, SideTable};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The most nodes of one kernel, unless the options have a lower limit.
 const MAX_NODES: usize = 256;
@@ -45,6 +45,8 @@ pub struct Units<'g> {
     order: TopologicalOrder,
     /// The most nodes of a merged unit.
     pub max_nodes: usize,
+    /// The new values of inputs that the caller overwrites with them.
+    pub renewed: HashSet<NodeId>,
     /// The base partition, for [`Units::base_reason`].
     base: super::partition::Partition,
 }
@@ -95,8 +97,9 @@ impl<'g> Units<'g> {
         let splits = SideTable::filled(graph, || None);
         let (cost, order) = (CostModel::new(graph, options.rates), TopologicalOrder::default());
         let max_nodes = options.max_fuse_depth.min(MAX_NODES);
+        let (units, renewed) = (Arena::default(), HashSet::default());
         let mut units =
-            Units { graph, units: Arena::default(), unit_of, users, is_output, splits, max_nodes, cost, order, base };
+            Units { graph, units, unit_of, users, is_output, splits, max_nodes, renewed, cost, order, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units
@@ -124,6 +127,14 @@ impl<'g> Units<'g> {
             }
         }
         inside
+    }
+
+    /// Whether a kernel computes new values of inputs that nothing else reads. It can write them straight to these.
+    pub fn renews(&self, unit: UnitId) -> bool {
+        let is_own = |user: &NodeId| self.unit_of[*user] == Some(unit);
+        let Unit { kind, outputs, .. } = self.unit(unit);
+        matches!(kind, UnitKind::Kernel(region) if !region.has_folds())
+            && outputs.iter().any(|output| self.renewed.contains(output) && self.users[*output].iter().all(is_own))
     }
 
     fn is_gathered_from(&self, user: NodeId, source: NodeId) -> bool {

@@ -433,6 +433,30 @@ fn new_values_are_written_into_inputs() -> Result<()> {
     Ok(())
 }
 
+/// A step of gradient descent by products writes parameters in place. A kernel with a sum does not, so it comes first:
+/// no memory is needed after the first write.
+#[test]
+fn parameters_are_written_after_all_sums() -> Result<()> {
+    let _no_grad = no_grad();
+    let step = |w: &Tensor, b: &Tensor, x: &Tensor, g: &Tensor| {
+        w.sub_(g.t()?.mm(x)?.mul(0.1)?)?;
+        b.sub_(g.sum([0], false)?.mul(0.1)?)
+    };
+    let tensors = || Ok::<_, opfuse::Error>([ramp(&[96, 64], 1)?, ramp(&[96], 2)?]);
+    let ([w, b], [v, c]) = (tensors()?, tensors()?);
+    let (x, g) = (ramp(&[32, 64], 3)?, ramp(&[32, 96], 4)?);
+    let f = compile(step);
+    for call in 0..4 {
+        f.call((&w, &b, &x, &g))?;
+        step(&v, &c, &x, &g)?;
+        assert_eq!((look(&w), look(&b)), (look(&v), look(&c)), "call {call}");
+    }
+    let explain = f.explain();
+    let last = explain.groups.last().expect("there are kernels");
+    assert!(last.in_place.is_some() && last.bytes_written == 96 * 64 * 4, "{explain}");
+    Ok(())
+}
+
 /// An input that is overwritten whole and returned is written once, also if its new value had to be laid out.
 #[test]
 fn an_overwritten_input_that_is_a_result_is_written_once() -> Result<()> {
