@@ -270,20 +270,21 @@ impl Program {
             Lifted::Number(_) | Lifted::Draw { .. } | Lifted::Declared | Lifted::Result { .. } => None,
         });
         let lifted: SmallVec<[Option<Cow<'_, Tensor>>; 4]> = lifted.collect();
-        let all = || inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
-        self.written.iter().any(|&written| {
-            let target = all().find_map(|(index, tensor)| tensor.filter(|_| index == written));
-            // The guard says which inputs are the same tensor, so the function knew.
-            let is_repeat = |index: usize, other: &Tensor, target: &Tensor| {
-                index.max(written) < inputs.len() && other.is_handle_of(target)
-            };
-            let shares = |target: &Tensor| {
-                let is_alias = |index: usize, other: &Tensor| {
-                    index != written && other.shares(target) && !is_repeat(index, other, target)
-                };
-                all().any(|(index, tensor)| tensor.is_some_and(|other| is_alias(index, other)))
-            };
-            target.is_some_and(shares)
+        let all = inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
+        // By storage, so that tensors of one storage are neighbours: there may be thousands of inputs.
+        let mut stored: SmallVec<[(usize, usize, &Tensor); 8]> = all
+            .filter_map(|(index, tensor)| tensor.filter(|tensor| tensor.numel() > 0).map(|tensor| (index, tensor)))
+            .map(|(index, tensor)| (tensor.storage_address(), index, tensor))
+            .collect();
+        stored.sort_unstable_by_key(|&(address, index, _)| (address, index));
+        stored.chunk_by(|(one, ..), (other, ..)| one == other).filter(|group| group.len() > 1).any(|group| {
+            let written = group.iter().filter(|(_, index, _)| self.written.contains(index));
+            written.into_iter().any(|&(_, written, target)| {
+                // The guard says which inputs are the same tensor, so the function knew.
+                let is_repeat =
+                    |index: usize, other: &Tensor| index.max(written) < inputs.len() && other.is_handle_of(target);
+                group.iter().any(|&(_, index, other)| index != written && !is_repeat(index, other))
+            })
         })
     }
 

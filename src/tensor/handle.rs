@@ -427,6 +427,11 @@ impl Tensor {
         Shared::ptr_eq(self.as_real().array().storage(), other.as_real().array().storage())
     }
 
+    /// The address of its storage, which is equal for tensors that share one.
+    pub(crate) fn storage_address(&self) -> usize {
+        self.as_real().array().storage().as_ptr().addr()
+    }
+
     /// Whether a write to one tensor may change the other.
     pub(crate) fn shares(&self, other: &Tensor) -> bool {
         self.has_storage_of(other) && self.numel() > 0 && other.numel() > 0
