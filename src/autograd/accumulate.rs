@@ -51,13 +51,13 @@ impl Backward for Accumulate {
     }
 }
 
-/// Whether the leaf can adopt a gradient and later add to it in place: it is dense and writable, and nothing else
+/// Whether the leaf can adopt a gradient and later add to it in place: it is row-major and writable, and nothing else
 /// refers to it.
 fn may_be_written(gradient: &Tensor) -> bool {
     let is_alone = || !gradient.has_other_handles() && !gradient.array().storage().has_others();
     observer().and_then(|observer| observer.is_alone(gradient)).unwrap_or_else(is_alone)
         && gradient.array().storage().read_only().is_none()
-        && !gradient.array().layout().is_expanded()
+        && gradient.is_contiguous()
 }
 
 /// The tensor that holds the gradient of a leaf, before an access to it. In a trace it is the tensor of the call.

@@ -6,7 +6,7 @@
 use super::{Argument, CAPACITY, build, current_numerics};
 use crate::device::Device;
 use crate::error::Result;
-use crate::ir::passes::{Target, decompose, eliminate_common, eliminate_dead, passes_for};
+use crate::ir::passes::{Target, decompose, eliminate_common, eliminate_dead, passes_for, simplify};
 use crate::ir::{Attrs, Graph, MemoryFormat, NodeKind, Numerics, Op, SideTable, TensorType};
 use crate::runtime::{Array, Executable, cuda};
 use rustc_hash::FxHashMap;
@@ -50,7 +50,8 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
             dense.iter().zip(arguments).map(|(array, old)| Argument { array, number: old.number }).collect();
         return run_graph(id, graph, &again);
     };
-    let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
+    // A copy of what has the right strides already is none.
+    let own = eliminate_dead(&simplify(&eliminate_common(&decompose(&own)?)));
     let executable = Arc::new(build(device, own, arrays.iter().copied())?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {

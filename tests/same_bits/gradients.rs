@@ -143,7 +143,7 @@ impl Call {
         let input = |input: &VjpInput| match *input {
             VjpInput::Arg(index) => self.args[index].clone(),
             VjpInput::Result => result.clone(),
-            VjpInput::Grad => grad.clone(),
+            VjpInput::Grad => row_major(grad),
         };
         vjp.inputs.iter().map(input).collect()
     }
@@ -162,10 +162,30 @@ impl Call {
         vjp.outputs.iter().map(|place| place.map(|place| values[vjp.graph.outputs()[place].index()].clone())).collect()
     }
 
+    /// The type of the gradient of an operand. That of a column-major factor of a matrix product is column-major.
+    fn gradient_type(&self, operand: usize) -> TensorType {
+        let ty = &self.types()[operand];
+        let mut expected = TensorType::contiguous(ty.dtype, &ty.sizes);
+        let factors = match self.op {
+            Op::Mm | Op::Bmm => 0..2,
+            Op::Addmm | Op::Baddbmm => 1..3,
+            _ => 0..0,
+        };
+        if !factors.contains(&operand) {
+            return expected;
+        }
+        let last = ty.rank() - 2;
+        let (rows, columns) = (ty.sizes[last], ty.sizes[last + 1]);
+        let is_column_major = rows > 1 && columns > 1 && ty.strides[last] == 1 && ty.strides[last + 1] >= rows;
+        if is_column_major {
+            (expected.strides[last], expected.strides[last + 1]) = (1, rows);
+        }
+        expected
+    }
+
     /// The same call with dense operands of its own.
     fn dense(&self) -> Call {
-        let args = self.args.iter().map(|arg| array(arg.dtype(), &arg.layout().sizes, &bits(arg))).collect();
-        Call { args, ..self.clone() }
+        Call { args: self.args.iter().map(row_major).collect(), ..self.clone() }
     }
 
     fn with(&self, operand: usize, at: usize, value: f64) -> Call {
@@ -173,6 +193,10 @@ impl Call {
         call.args[operand] = changed(&call.args[operand], at, value);
         call
     }
+}
+
+fn row_major(x: &Array) -> Array {
+    array(x.dtype(), &x.layout().sizes, &bits(x))
 }
 
 fn changed(x: &Array, at: usize, value: f64) -> Array {
@@ -239,8 +263,7 @@ fn check_call(call: &Call, seed: u64, compiled: bool) -> usize {
     for (operand, gradient) in call.gradients(&grad).iter().enumerate() {
         assert_eq!(gradient.is_some(), call.takes_gradient(operand), "operand {operand} of {}", what());
         let Some(gradient) = gradient else { continue };
-        let expected = TensorType::contiguous(types[operand].dtype, &types[operand].sizes);
-        assert_eq!(gradient.ty(), expected, "the gradient of operand {operand} of {}", what());
+        assert_eq!(gradient.ty(), call.gradient_type(operand), "the gradient of operand {operand} of {}", what());
         let loss = |at: usize, value: f64| inner(&call.run(&dense.with(operand, at, value).args), &grad);
         compared += compare(&dense.args[operand], gradient, loss, || format!("operand {operand} of {}", what()));
     }
@@ -389,9 +412,9 @@ fn gradients_have_the_type_of_their_operand() {
             let call = Call::of(&case.graph, output, &values);
             let result = &values[output.index()];
             let vjp = call.vjp(result);
-            for (operand, (ty, place)) in call.types().iter().zip(&vjp.outputs).enumerate() {
+            for (operand, place) in vjp.outputs.iter().enumerate() {
                 let gradient = place.map(|place| vjp.graph[vjp.graph.outputs()[place]].ty.clone());
-                let expected = call.takes_gradient(operand).then(|| TensorType::contiguous(ty.dtype, &ty.sizes));
+                let expected = call.takes_gradient(operand).then(|| call.gradient_type(operand));
                 assert_eq!(gradient, expected, "{} of {:?}\n{}", op.name(), call.types(), vjp.graph);
             }
             let ones = array(result.dtype(), &result.layout().sizes, &vec![0x3c00; result.layout().numel()]);

@@ -372,6 +372,14 @@ impl<'g> Expr<'g> {
         self.call(Op::Transpose, &[], attrs::Transpose { dim0: -2, dim1: -1 }.into())
     }
 
+    /// Whether the columns of its matrices are contiguous, and not the rows.
+    pub fn is_column_major(self) -> bool {
+        let ty = self.ty();
+        let Some(first) = ty.rank().checked_sub(2) else { return false };
+        let (sizes, strides) = (&ty.sizes[first..], &ty.strides[first..]);
+        sizes.iter().all(|&size| size > 1) && strides[0] == 1 && strides[1] >= sizes[0]
+    }
+
     /// The matrix product of 2-d operands, or the batched one of 3-d operands.
     pub fn matmul(self, other: Expr<'g>) -> Expr<'g> {
         self.call(if self.rank() == 2 { Op::Mm } else { Op::Bmm }, &[other], Attrs::new())

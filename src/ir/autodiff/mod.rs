@@ -6,7 +6,8 @@
 //!
 //! Invariants of such a graph:
 //!
-//! - Each gradient has the dtype and the sizes of its operand, and is row-major. Broadcast dims are summed.
+//! - Each gradient has the dtype and the sizes of its operand, and is row-major. Only that of a column-major factor of
+//!   a matrix product is column-major. Broadcast dims are summed.
 //! - It consists of rows of the table only, so it can be differentiated again.
 //! - Its inputs are the values that it uses, so nothing else has to be saved for it.
 //! - 16-bit floats are computed in f32, and the gradient is rounded once.
@@ -95,7 +96,8 @@ pub fn vjp(op: Op, args: &[&TensorType], attrs: &[Attr], result: &TensorType, ne
     let mut places: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, args.len());
     for (place, gradient) in places.iter_mut().zip(gradients) {
         let Some(gradient) = gradient else { continue };
-        let node = gradient.contiguous().node();
+        let is_laid_out = matches!(op, Op::Mm | Op::Bmm | Op::Addmm | Op::Baddbmm) && gradient.is_column_major();
+        let node = if is_laid_out { gradient.node() } else { gradient.contiguous().node() };
         *place = Some(outputs.iter().position(|&output| output == node).unwrap_or_else(|| {
             outputs.push(node);
             outputs.len() - 1

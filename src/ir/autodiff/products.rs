@@ -28,6 +28,17 @@ pub fn dot<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(grad * b), Some(grad * a)]
 }
 
+/// The gradients of both factors. That of a column-major factor is column-major, too: such a factor is most often a
+/// transposed weight, and the gradient of the weight is row-major then. Its sums have the same order either way.
 fn factors<'g>(call: &Backward<'g, '_>, a: Expr<'g>, b: Expr<'g>) -> [Expr<'g>; 2] {
-    [call.grad.matmul(b.transposed()), a.transposed().matmul(call.grad)]
+    let grad = call.grad;
+    let of_a = match a.is_column_major() {
+        true => b.matmul(grad.transposed()).transposed(),
+        false => grad.matmul(b.transposed()),
+    };
+    let of_b = match b.is_column_major() {
+        true => grad.transposed().matmul(a).transposed(),
+        false => a.transposed().matmul(grad),
+    };
+    [of_a, of_b]
 }
