@@ -16,6 +16,7 @@ use super::size_class::REQUEST_MAX;
 use super::thread_cache;
 use crate::error::{Error, Result};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Counters of the allocator. Bytes are capacities: requests rounded up to their size class.
 ///
@@ -131,6 +132,21 @@ pub fn set_limit(bytes: usize) {
     thread_cache::flush();
     SHARED.set_limit(bytes);
 }
+
+/// Fills the memory of new storages with a byte from now on, so that tests see what nothing has written. `None` leaves
+/// it as it is.
+pub fn set_fill(byte: Option<u8>) {
+    FILL.store(byte.map_or(NO_FILL, u16::from), Ordering::Relaxed);
+}
+
+/// What new memory is filled with.
+#[inline(always)]
+pub(super) fn fill() -> Option<u8> {
+    u8::try_from(FILL.load(Ordering::Relaxed)).ok()
+}
+
+static FILL: AtomicU16 = AtomicU16::new(NO_FILL);
+const NO_FILL: u16 = u16::MAX;
 
 /// Restarts the measurement of [`Stats::peak_bytes`].
 pub fn reset_peak() {

@@ -137,7 +137,17 @@ impl Storage {
             (DeviceKind::Cuda, None) => Device::cuda(current::current_index(DeviceKind::Cuda)),
             _ => device,
         };
-        Ok(Storage::over(block_of(device, len)?, device, len))
+        Ok(Storage::over(block_of(device, len)?, device, len).filled())
+    }
+
+    /// Filled as [`allocator::set_fill`] wants it.
+    #[inline(always)]
+    fn filled(self) -> Storage {
+        if let Some(byte) = allocator::fill().filter(|_| self.device.kind == DeviceKind::Cpu) {
+            // SAFETY: the block has so many bytes, and nothing else knows of it yet.
+            unsafe { std::ptr::write_bytes(self.ptr(), byte, self.len) };
+        }
+        self
     }
 
     /// Like [`Storage::new`], for sharing.
@@ -146,7 +156,7 @@ impl Storage {
         if device.kind == DeviceKind::Cpu
             && let Some(region) = allocator::allocate_at_once(len)
         {
-            return Ok(Shared::made_by(|| Storage::over(Block::new(region), device, len)));
+            return Ok(Shared::made_by(|| Storage::over(Block::new(region), device, len).filled()));
         }
         Storage::new(device, len).map(Shared::new)
     }
