@@ -26,6 +26,7 @@ use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::profile::Profile;
 use crate::runtime::Traffic;
 use crate::tensor::handle::Tensor;
+use crate::tensor::ids::Mark;
 use crate::tensor::structure::{Flat, TensorStruct};
 use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
@@ -112,7 +113,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         loop {
             let changing = lock(&template).changing()?;
-            let (first_id, now) = (Tensor::upcoming_id(), GradientsBefore::default());
+            let (start, now) = (Mark::now(), GradientsBefore::default());
             let traced = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now, &changing));
             let Ok(Ok((mut trace, joint))) = traced else {
                 lock(&template).misses();
@@ -125,7 +126,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 continue;
             }
             let known = lock(&template).fitting(&outline);
-            let known = known.filter(|known| known.is_of_numbers(&trace, first_id) && known.holds(&tensors));
+            let known = known.filter(|known| known.is_of_numbers(&trace, &start) && known.holds(&tensors));
             let is_captured = known.is_none();
             let (program, lifted) = match known {
                 Some(program) => {

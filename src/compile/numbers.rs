@@ -11,6 +11,7 @@
 
 use super::program::{Joint, Program};
 use crate::ir::{Scalar, Strides};
+use crate::tensor::ids::Mark;
 use crate::tensor::structure::Words;
 use crate::transforms::tracer::{Lifted, NewGradient, OutputKind, Outside, Owner, Trace};
 use std::sync::Arc;
@@ -146,12 +147,12 @@ impl Outline {
     }
 }
 
-/// Whether the lifted inputs of a trace can take the places of those of a program. `first_id` is the first tensor that
-/// the trace may have made.
-pub(super) fn are_alike(known: &[Lifted], found: &[Lifted], first_id: u64) -> bool {
+/// Whether the lifted inputs of a trace can take the places of those of a program. The trace was made after
+/// `start`.
+pub(super) fn are_alike(known: &[Lifted], found: &[Lifted], start: &Mark) -> bool {
     let is_alike = |(known, found): (&Lifted, &Lifted)| match (known, found) {
         (Lifted::Tensor(one), Lifted::Tensor(other)) if one.id() != other.id() => {
-            other.is_made_since(first_id) && known.is_same(found)
+            start.is_before(other.id()) && known.is_same(found)
         }
         _others => known.is_same(found),
     };

@@ -22,6 +22,7 @@ use crate::ir::passes::{Halves, Kept, split};
 use crate::ir::{Graph, NodeId};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
+use crate::tensor::ids::Mark;
 use crate::tensor::structure::{Flat, Tensors, Words};
 use crate::transforms::tracer::checks_come_before;
 use crate::transforms::tracer::{Condition, Outside, Property};
@@ -344,12 +345,10 @@ impl Program {
             && lifted.zip(&self.lifted).all(|(one, other)| one.is_same(other))
     }
 
-    /// Whether a trace with other plain numbers has the same graph and fitting inputs. `first_id` is the first tensor
-    /// that the trace may have made.
-    pub(super) fn is_of_numbers(&self, trace: &Trace, first_id: u64) -> bool {
-        are_alike(&self.lifted, &trace.lifted, first_id)
-            && *self.traced() == trace.graph
-            && self.are_calls(&trace.calls)
+    /// Whether a trace with other plain numbers has the same graph and fitting inputs. The trace was made
+    /// after `start`.
+    pub(super) fn is_of_numbers(&self, trace: &Trace, start: &Mark) -> bool {
+        are_alike(&self.lifted, &trace.lifted, start) && *self.traced() == trace.graph && self.are_calls(&trace.calls)
     }
 
     /// The report of the program, with that of its backward pass.

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
 use crate::runtime::{Array, SharedLayout};
+use crate::tensor::ids::next_id;
 use crate::tensor::observer::{self, Relation, observer};
 use crate::tensor::view_chain::ViewChain;
 use std::any::Any;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::LocalKey;
@@ -468,41 +468,6 @@ impl Tensor {
     pub fn id(&self) -> u64 {
         self.0.id
     }
-
-    /// The id of the next tensor of this thread, unless that starts a new block of ids.
-    pub(crate) fn upcoming_id() -> u64 {
-        NEXT_ID.get()
-    }
-
-    /// Whether this thread made the tensor after [`Tensor::upcoming_id`] was `since`. The answer true is always right.
-    /// The answer false can be wrong if the thread has started several blocks of ids since.
-    pub(crate) fn is_made_since(&self, since: u64) -> bool {
-        let (id, upcoming) = (self.id(), Tensor::upcoming_id());
-        let block = |id: u64| id / BLOCK_OF_IDS;
-        // A block belongs to one thread. Known are the block at `since` and the current one.
-        let is_first = !since.is_multiple_of(BLOCK_OF_IDS) && block(id) == block(since);
-        let is_last = upcoming > 0 && block(id) == block(upcoming - 1);
-        upcoming != since && (is_first || is_last) && (block(id) != block(since) || id >= since)
-    }
-}
-
-/// Threads take ids in blocks, so that ids are unique without an atomic operation per tensor.
-const BLOCK_OF_IDS: u64 = 1 << 12;
-
-thread_local! {
-    static NEXT_ID: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The id of the next tensor.
-#[inline]
-fn next_id() -> u64 {
-    static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
-    let mut id = NEXT_ID.get();
-    if id.is_multiple_of(BLOCK_OF_IDS) {
-        id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * BLOCK_OF_IDS;
-    }
-    NEXT_ID.set(id + 1);
-    id
 }
 
 /// The keys of a dense tensor on a device, with its autograd and autocast keys. In inference mode it has no autograd

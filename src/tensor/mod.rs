@@ -5,6 +5,7 @@
 
 pub(crate) mod complex;
 pub(crate) mod handle;
+pub(crate) mod ids;
 pub(crate) mod names;
 pub(crate) mod observer;
 pub(crate) mod structure;

@@ -189,6 +189,25 @@ fn an_operator_from_outside_reads_the_number_of_each_call() {
     check(captured, inputs, 4, &Settings { after: After::Nothing, ..PLAIN }, function);
 }
 
+#[test]
+fn what_a_function_makes_is_its_own_however_many_tensors_it_makes() -> Result<()> {
+    // Ids come in blocks of 4,096.
+    let many = || (0..5_000).try_for_each(|number| Tensor::number(Scalar::Int(number)).map(drop));
+    let compiled = compile(|x: &Tensor| -> Result<Vec<Tensor>> {
+        many()?;
+        let own = Tensor::from_slice(&[1.0f32, 2.0], &[2])?;
+        many()?;
+        many()?;
+        Ok(vec![own, x.mul(2)?])
+    });
+    for _ in 0..3 {
+        let results = compiled.call((&Tensor::ones(&[2], DType::F32)?,))?;
+        assert_eq!(results[0].to_vec::<f32>()?, [1.0, 2.0]);
+        results[0].add_(1)?;
+    }
+    Ok(())
+}
+
 fn ints(values: &[i64]) -> Value {
     Value::IntList(values.into())
 }

@@ -24,7 +24,7 @@ impl Recording {
         let n_given = self.inputs.len() - self.lifted.len();
         for (index, lifted) in self.lifted.iter_mut().enumerate() {
             let (Lifted::Tensor(tensor), input) = (lifted, n_given + index) else { continue };
-            let is_own = tensor.as_number().is_none() && tensor.is_made_since(self.first_id);
+            let is_own = tensor.as_number().is_none() && self.start.is_before(tensor.id());
             if !is_own || self.made.iter().any(|made| made.input == input) {
                 continue;
             }

@@ -27,7 +27,7 @@ impl Recording {
         if let Some(index) = self.given(tensor) {
             return Some(Outside::Given(index));
         }
-        let is_outside = tensor.has_data() && tensor.as_number().is_none() && !tensor.is_made_since(self.first_id);
+        let is_outside = tensor.has_data() && tensor.as_number().is_none() && !self.start.is_before(tensor.id());
         is_outside.then(|| Outside::Captured(tensor.clone()))
     }
 

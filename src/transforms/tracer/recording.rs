@@ -8,6 +8,7 @@ use crate::ir::{Attr, Attrs, Graph, MemoryFormat, NodeId, Op, Scalar, TensorType
 use crate::profile::place;
 use crate::runtime;
 use crate::tensor::handle::{Tensor, WeakTensor};
+use crate::tensor::ids::Mark;
 use crate::tensor::view_chain;
 use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::checks::unused_checks;
@@ -56,8 +57,8 @@ pub(super) struct Recording {
     pub(super) backward_calls: Vec<OpaqueCall>,
     /// The inputs that the function was given. They come first.
     pub(super) given: Vec<Given>,
-    /// The next tensor id of this thread when the recording started.
-    pub(super) first_id: u64,
+    /// Tells the tensors that were made since the recording started.
+    pub(super) start: Mark,
     /// Calls that are recorded on the tape from now on have larger numbers.
     pub(super) first_call: u64,
     /// Guards on tensors from outside.
@@ -161,7 +162,7 @@ impl Recording {
             calls: Vec::new(),
             backward_calls: Vec::new(),
             given: Vec::new(),
-            first_id: Tensor::upcoming_id(),
+            start: Mark::now(),
             first_call: reserve_calls(1),
             conditions: Vec::new(),
             before: GradientsBefore::default(),
@@ -395,7 +396,7 @@ impl Recording {
             let root = recording.root(tensor);
             recording.written.iter().any(|&input| recording.inputs[input].shares(&root))
         };
-        let is_number = tensor.as_number().is_some() && tensor.has_data() && !tensor.is_made_since(self.first_id);
+        let is_number = tensor.as_number().is_some() && tensor.has_data() && !self.start.is_before(tensor.id());
         let is_captured = is_number || matches!(self.outside(tensor), Some(Outside::Captured(_)));
         if is_captured && !self.is_input(tensor) && !is_written(self) {
             return Ok(self.lift(tensor));
