@@ -116,3 +116,28 @@ struct NumpyPage;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/training.md")]
 struct TrainingGuide;
+
+/// The chapters of the book, whose programs are tested.
+#[cfg(doctest)]
+macro_rules! chapters {
+    ($($name:ident $file:literal;)*) => {$(
+        #[doc = include_str!(concat!("../docs/book/src/", $file))]
+        struct $name;
+    )*};
+}
+
+#[cfg(doctest)]
+chapters! {
+    FirstSteps "first_steps.md";
+    Compile "compile.md";
+    Training "training.md";
+    Serving "serving.md";
+    Reports "reports.md";
+    Determinism "determinism.md";
+    OwnOperators "own_operators.md";
+    OwnDevices "own_devices.md";
+    FromPyTorch "from_pytorch.md";
+    FromNumPy "from_numpy.md";
+    FromCandle "from_candle.md";
+    FromJax "from_jax.md";
+}

@@ -41,6 +41,20 @@ fn everything_named_is_there() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
+/// The contents of the book list every chapter, and the programs of every chapter are tested.
+#[test]
+fn every_chapter_of_the_book_is_listed_and_tested() {
+    let chapters = root().join("docs/book/src");
+    let contents = fs::read_to_string(chapters.join("SUMMARY.md")).expect("the book has contents");
+    let tested = fs::read_to_string(root().join("src/lib.rs")).expect("the crate has a root");
+    let names = fs::read_dir(&chapters).expect("the book has chapters").flatten().map(|entry| entry.file_name());
+    let mut lost: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    lost.retain(|name| name != "SUMMARY.md");
+    assert!(lost.len() > 4, "the chapters were not found");
+    lost.retain(|name| !contents.contains(&format!("({name})")) || !tested.contains(&format!("\"{name}\"")));
+    assert!(lost.is_empty(), "not in SUMMARY.md, or not in src/lib.rs: {lost:?}");
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
