@@ -277,7 +277,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
             self.count(|cells| cells.costs.captured(start.elapsed() - ran, ran));
             return Ok(output);
         }
-        let first = guarded(|| capture::first(&self.function, inputs, self.segments.clone(), self.reads()))?;
+        let call = self.segments.call();
+        let first = guarded(|| capture::first(&self.function, inputs, call.clone(), self.reads()))?;
         let (output, entry) = match first {
             First::Traced(output, trace, keys) => {
                 let n_outputs = trace.owners.len();
@@ -298,6 +299,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 return output;
             }
             First::Ran(output, why, handles) => {
+                call.end();
                 let output = with_originals(output, &handles, &inputs.tensors)?;
                 match why {
                     NoTrace::Break(reason) if !reason.is_opaque_call() => (output, self.entry(Err(reason), inputs)),
@@ -489,14 +491,14 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if let Some(reason) = gradients().or_else(|| self.segments.reason_to_stop()) {
             return self.run_inline(inputs, reason);
         }
-        let (result, breaks) = guarded(|| {
-            let runner = self.segments.clone();
-            Ok(tracer::defer(runner, self.reads(), || applied(&self.function, inputs)))
-        })?;
-        breaks.iter().for_each(profiled::breaks);
+        let call = self.segments.call();
+        let run = || tracer::defer(call.clone(), self.reads(), || applied(&self.function, inputs));
+        let (result, breaks) = guarded(|| Ok(run()))?;
+        call.end();
+        breaks.iter().for_each(|end| profiled::breaks(&end.reason));
         self.count(|cells| {
             cells.counts_mut().deferred += 1;
-            breaks.iter().for_each(|reason| cells.breaks_at(reason));
+            breaks.iter().for_each(|end| cells.breaks_at(&end.reason));
             cells.runs_deferred();
         });
         result
@@ -523,12 +525,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     /// The report of what was compiled for the types seen last: kernels, traffic, and a decision for every edge. If
     /// nothing is compiled, or if the last call ran eagerly, it has the reason. For a function that runs in segments it
-    /// is the report of the segment with the most traffic. See [`Compiled::segments`] for all of them, and
-    /// [`Compiled::breaks`] for the reasons.
+    /// has those of the last call, and what broke between them. See [`Compiled::segments`] for all that are cached, and
+    /// [`Compiled::breaks`] for the graph breaks of all calls.
     pub fn explain(&self) -> Explain {
         if self.count(|cells| cells.ran_deferred()) {
             let nothing = || Explain::eager(NotCaptured::ComputesNothing.into());
-            return self.largest_segment().unwrap_or_else(nothing);
+            return self.segments.explain_last().unwrap_or_else(nothing);
         }
         if let Some(template) = self.count(|cells| cells.ran_template()) {
             let template = lock(&template);
@@ -543,14 +545,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match cell.entry() {
             Some(Entry::Graph(program)) => program.explain(),
             Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
-            Some(Entry::Deferred(reason)) => self.largest_segment().unwrap_or_else(|| Explain::eager(reason.clone())),
+            Some(Entry::Deferred(reason)) => {
+                self.segments.explain_last().unwrap_or_else(|| Explain::eager(reason.clone()))
+            }
             Some(Entry::Refused(error)) => Explain::eager(Reason::of_error(error.clone())),
             None => Explain::eager(Reason::NotCalled),
         }
-    }
-
-    fn largest_segment(&self) -> Option<Explain> {
-        self.segments.explain().into_iter().max_by_key(|segment| segment.bytes_before)
     }
 
     /// The graph of [`Compiled::explain`] as Graphviz text, one cluster per kernel. Empty if nothing is compiled.

@@ -4,7 +4,7 @@
 //! compile it once. The cache has LRU eviction. A function whose segments differ at every call gains nothing, and after
 //! a while runs eagerly.
 
-use super::explain::Explain;
+use super::explain::{BreakReport, Explain, SegmentReport};
 use super::options::CompileOptions;
 use super::passes_page::Subject;
 use super::separation::Separation;
@@ -15,8 +15,9 @@ use crate::ir::Graph;
 use crate::lru::Lru;
 use crate::runtime::Array;
 use crate::transforms::tracer::Owner;
-use crate::transforms::tracer::Runner;
+use crate::transforms::tracer::{Runner, SegmentEnd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The number of segments per set of input types.
 const PER_ENTRY: usize = 8;
@@ -38,6 +39,8 @@ struct Known {
     /// How much misses outweigh hits so far.
     balance: usize,
     n_compiled: u64,
+    /// What the last call ran.
+    last: Vec<Ran>,
 }
 
 /// A segment, empty until it is compiled.
@@ -48,10 +51,24 @@ struct Segment {
     separation: Separation,
 }
 
+/// A segment that a call ran, and what ended it.
+struct Ran {
+    segment: Arc<LazySegment>,
+    end: Option<SegmentEnd>,
+    runs: u64,
+}
+
+/// Runs the segments of one call.
+pub(super) struct SegmentedCall {
+    cache: Arc<Segments>,
+    /// What ran so far, by first run. A segment that ends in the same way again is there once.
+    ran: Mutex<Vec<Ran>>,
+}
+
 impl Segments {
     pub(super) fn new(options: &CompileOptions, function: &'static str) -> Segments {
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
-        let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0 };
+        let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0, last: Vec::new() };
         Segments { settings: Settings::of(options, function), known: Mutex::new(known) }
     }
 
@@ -64,6 +81,31 @@ impl Segments {
     pub(super) fn counts(&self) -> (usize, u64) {
         let known = self.lock();
         (known.by_graph.len(), known.n_compiled)
+    }
+
+    /// A runner for the segments of one call.
+    pub(super) fn call(self: &Arc<Segments>) -> Arc<SegmentedCall> {
+        Arc::new(SegmentedCall { cache: self.clone(), ran: Mutex::default() })
+    }
+
+    /// The report of the last call. `None` if it ran no segment.
+    pub(super) fn explain_last(&self) -> Option<Explain> {
+        let known = self.lock();
+        let (mut segments, mut graphs) = (Vec::new(), Vec::new());
+        let (mut plan_time, mut compile_time) = (Duration::ZERO, Duration::ZERO);
+        for Ran { segment, end, runs } in &known.last {
+            let Some(Ok(built)) = segment.get() else { continue };
+            let report = Box::new(built.tuned.explain());
+            // Two segments may have one graph.
+            if !graphs.contains(&built.tuned.id) {
+                graphs.push(built.tuned.id);
+                plan_time += report.plan_time;
+                compile_time += report.compile_time;
+            }
+            let end = end.clone().map(|SegmentEnd { reason, place }| BreakReport { reason, place });
+            segments.push(SegmentReport { runs: *runs, report, end });
+        }
+        Explain::of_segments(segments, plan_time, compile_time)
     }
 
     /// The reports of all cached segments, the most recently used first.
@@ -103,12 +145,30 @@ impl Segments {
     }
 }
 
-impl Runner for Segments {
-    fn run(&self, graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let segment = self.find(graph);
-        let segment = segment.get_or_init(|| self.build(graph.clone())).as_ref().map_err(Clone::clone)?;
-        let mut results = segment.tuned.run(inputs)?.into_vec();
-        segment.separation.apply(&mut results)?;
+impl SegmentedCall {
+    /// Keeps what the call ran for its report.
+    pub(super) fn end(&self) {
+        let ran = std::mem::take(&mut *self.ran.lock().unwrap_or_else(PoisonError::into_inner));
+        self.cache.lock().last = ran;
+    }
+
+    fn note(&self, segment: &Arc<LazySegment>, end: Option<&SegmentEnd>) {
+        let mut ran = self.ran.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |one: &&mut Ran| Arc::ptr_eq(&one.segment, segment) && one.end.as_ref() == end;
+        match ran.iter_mut().find(is_it) {
+            Some(one) => one.runs += 1,
+            None => ran.push(Ran { segment: segment.clone(), end: end.cloned(), runs: 1 }),
+        }
+    }
+}
+
+impl Runner for SegmentedCall {
+    fn run(&self, graph: &Graph, inputs: &[&Array], end: Option<&SegmentEnd>) -> Result<Vec<Array>> {
+        let segment = self.cache.find(graph);
+        self.note(&segment, end);
+        let built = segment.get_or_init(|| self.cache.build(graph.clone())).as_ref().map_err(Clone::clone)?;
+        let mut results = built.tuned.run(inputs)?.into_vec();
+        built.separation.apply(&mut results)?;
         Ok(results)
     }
 }

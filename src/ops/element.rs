@@ -6,13 +6,14 @@
 
 use crate::device::{Device, DeviceKind, roomy};
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::local::exclude;
+use crate::dispatch::key::local::{exclude, is_tracing};
 use crate::dispatch::library::Library;
 use crate::eager;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, DType, Layout, Meaning, Op, Scalar, TensorType};
 use crate::ops::composite::Composite;
 use crate::ops::conversions::host_copy;
+use crate::profile::locate;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use bytemuck::Pod;
@@ -199,6 +200,7 @@ impl Tensor {
         by_dtype!(self, T => self.item::<T>())
     }
 
+    #[track_caller]
     fn read<T: Element>(&self, what: &str) -> Result<Vec<T>> {
         self.check_read::<T>(what)?;
         if let Some(pairs) = self.pairs() {
@@ -223,8 +225,11 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Says that the elements are read, and checks that they are `T`s.
+    /// Says that the elements are read, and checks that they are `T`s. The line of a read is that of its caller, as for
+    /// calls of operators.
+    #[track_caller]
     fn check_read<T: Element>(&self, what: &str) -> Result<()> {
+        let _place = if is_tracing() { Some(locate(None)) } else { None };
         observer::announce_read(self, what)?;
         self.check_dtype::<T>(what)
     }

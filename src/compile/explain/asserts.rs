@@ -47,7 +47,8 @@ impl Explain {
             None => {
                 let plan = self.plan_text();
                 let _ = write!(message, "\n\n{plan}\n");
-                self.kept_text(&mut message)
+                let reports = self.segments.iter().map(|segment| &*segment.report);
+                reports.chain([self]).try_for_each(|report| report.kept_text(&mut message))
             }
         };
         Err(message)

@@ -5,10 +5,14 @@ use crate::ir::Op;
 use std::fmt::Write;
 
 impl Explain {
-    /// The planned graph as Graphviz text, one cluster per kernel. Empty if nothing is compiled.
+    /// The planned graph as Graphviz text, one cluster per kernel. Empty if nothing is compiled. A function that runs
+    /// in several segments has a graph of each, one after the other.
     pub fn to_dot(&self) -> String {
         if self.eager.is_some() {
             return String::new();
+        }
+        if !self.segments.is_empty() {
+            return self.segments.iter().map(|segment| segment.report.to_dot()).collect();
         }
         let mut out = String::from("digraph {\n  node [shape=box];\n");
         let draw = |out: &mut String, index: usize, indent: &str| {

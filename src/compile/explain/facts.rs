@@ -14,6 +14,11 @@ use std::time::Duration;
 impl Explain {
     /// The report of a function that is not compiled.
     pub fn eager(reason: Reason) -> Explain {
+        Explain { eager: Some(reason), ..Explain::empty() }
+    }
+
+    /// A report that says nothing yet.
+    pub(super) fn empty() -> Explain {
         Explain {
             kernels_before: 0,
             kernels_after: 0,
@@ -23,7 +28,7 @@ impl Explain {
             nodes: Vec::new(),
             edges: Vec::new(),
             outputs: Vec::new(),
-            eager: Some(reason),
+            eager: None,
             calibration: calibration().clone(),
             replay: None,
             passes: Vec::new(),
@@ -32,6 +37,7 @@ impl Explain {
             compile_time: Duration::ZERO,
             changing_numbers: 0,
             calls: Vec::new(),
+            segments: Vec::new(),
             backward: None,
         }
     }
@@ -77,6 +83,7 @@ impl Explain {
             compile_time: built.compile_time,
             changing_numbers: 0,
             calls: Vec::new(),
+            segments: Vec::new(),
             backward: None,
         }
     }

@@ -22,6 +22,15 @@ impl Explain {
             Escaped(&self.headline())
         );
         self.sections(&mut out).expect("writing to a string works");
+        for (position, segment) in self.placed_segments() {
+            let _ = writeln!(out, "<h1>Segment {position}</h1>");
+            segment.report.sections(&mut out).expect("writing to a string works");
+            if let Some(end) = &segment.end {
+                let (end, hint) = (end.to_string(), end.reason.hint());
+                let _ = writeln!(out, "<p class=\"note\">Graph break: {}.</p>", Escaped(&end));
+                let _ = writeln!(out, "<p>What to do: {}.</p>", Escaped(hint));
+            }
+        }
         if let Some(backward) = &self.backward {
             out += "<h1>Backward pass</h1>\n";
             backward.sections(&mut out).expect("writing to a string works");
@@ -33,7 +42,7 @@ impl Explain {
     fn headline(&self) -> String {
         match &self.eager {
             Some(reason) => format!("runs eagerly: {reason}"),
-            None => format!("{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel")),
+            None => self.totals(),
         }
     }
 
@@ -51,6 +60,9 @@ impl Explain {
             time(self.plan_time),
             time(self.compile_time)
         )?;
+        if !self.segments.is_empty() {
+            return writeln!(out, "</section>");
+        }
         let (svg, what) = svg(self);
         writeln!(
             out,

@@ -1,7 +1,7 @@
 //! Reports as JSON. `docs/explain.md` describes the schema. The functions here follow it field by field, in the order
 //! of printing. A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
 
-use super::{CallReport, Decision, Edge, Explain, Group, Measured, NodeReport, Source};
+use super::{BreakReport, CallReport, Decision, Edge, Explain, Group, Measured, NodeReport, SegmentReport, Source};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
@@ -46,6 +46,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("edges", list(&explain.edges, edge)),
         ("outputs", list(&explain.outputs, name)),
         ("calls", list(&explain.calls, call)),
+        ("segments", list(&explain.segments, segment)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
 }
@@ -58,6 +59,18 @@ fn call(call: &CallReport) -> Json {
         ("reason", reason(&call.reason)),
         ("before", Json::Object(report(&call.before))),
     ])
+}
+
+fn segment(segment: &SegmentReport) -> Json {
+    Json::Object(vec![
+        ("runs", Json::Count(segment.runs)),
+        ("report", Json::Object(report(&segment.report))),
+        ("end", option(segment.end.as_ref(), end)),
+    ])
+}
+
+fn end(end: &BreakReport) -> Json {
+    Json::Object(vec![("reason", reason(&end.reason)), ("place", option(end.place.as_ref(), place))])
 }
 
 fn timed(phase: &Timed) -> Json {

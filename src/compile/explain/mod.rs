@@ -13,11 +13,13 @@ mod json;
 mod layers;
 mod picture;
 mod plan_text;
+mod segments;
 mod text;
 mod why;
 
 pub use asserts::Limit;
 pub use json::SCHEMA;
+pub use segments::{BreakReport, SegmentReport};
 pub use why::{Answer, Why};
 
 use crate::codegen::tier::Tier;
@@ -74,6 +76,10 @@ pub struct Explain {
     /// The calls of operators that no graph describes, in order. The numbers above do not include what runs before
     /// them.
     pub calls: Vec<CallReport>,
+    /// The segments of a function that runs in several, in the order in which the last call first ran them. Then counts
+    /// and bytes above are those of that call, and lists above are empty: each segment has its own. A function that
+    /// runs in one segment has none here, but the report of that one.
+    pub segments: Vec<SegmentReport>,
     /// The report of the backward pass, if an input requires gradients. The numbers above do not include it.
     pub backward: Option<Box<Explain>>,
 }
@@ -242,7 +248,11 @@ pub enum Decision {
 impl Explain {
     /// The time of all kernels on one thread, by the cost model.
     pub fn modelled_time(&self) -> Duration {
-        self.groups.iter().map(|group| group.modelled_time).sum()
+        let own: Duration = self.groups.iter().map(|group| group.modelled_time).sum();
+        let of_segment = |segment: &SegmentReport| {
+            segment.report.modelled_time().saturating_mul(u32::try_from(segment.runs).unwrap_or(u32::MAX))
+        };
+        own + self.segments.iter().map(of_segment).sum::<Duration>()
     }
 
     /// The group that computes `node`, if any.

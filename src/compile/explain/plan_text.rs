@@ -3,9 +3,9 @@
 //!
 //! Values are numbered per op (`exp2` is the second `exp`), so a new op renumbers only its own kind. Kernels are named
 //! by the values that they write. Numbers, fills and views of memory are written where they are used. There are no
-//! times, tiers or node numbers, which change more often than the plan.
+//! times, tiers or node numbers, which change more often than the plan. Segments follow each other.
 
-use super::{Decision, Explain, counted, plain};
+use super::{Decision, Explain, SegmentReport, counted, plain};
 use crate::fusion::role::Role;
 use crate::ir::{NodeId, NodeKind, Op};
 use std::collections::HashMap;
@@ -16,6 +16,15 @@ impl Explain {
     pub fn plan_text(&self) -> String {
         if let Some(reason) = &self.eager {
             return format!("runs eagerly: {reason}\n");
+        }
+        if !self.segments.is_empty() {
+            // How often a segment runs, and where its end stands, change more often than its plan.
+            let count = self.segments.len();
+            let plan = |(index, segment): (usize, &SegmentReport)| {
+                let end = segment.end.iter().map(|end| format!("\ngraph break: {}\n\n", end.reason));
+                format!("segment {} of {count}\n{}{}", index + 1, segment.report.plan_text(), end.collect::<String>())
+            };
+            return self.segments.iter().enumerate().map(plan).collect();
         }
         let names = Names::of(self);
         let mut out = format!("{} -> {}\n", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"));

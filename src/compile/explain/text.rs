@@ -19,7 +19,7 @@ impl fmt::Display for Explain {
             return writeln!(f, "hint: {}", reason.hint());
         }
         let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
-        writeln!(f, "{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"))?;
+        writeln!(f, "{}", self.totals())?;
         writeln!(f, "{} bytes unfused, {} fused ({percent:.0} %)", self.bytes_before, self.bytes_after)?;
         let source = &self.calibration.source;
         writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
@@ -59,6 +59,12 @@ impl fmt::Display for Explain {
         }
         self.kept_text(f)?;
         self.calls.iter().try_for_each(|call| write!(f, "{call}"))?;
+        for (position, segment) in self.placed_segments() {
+            write!(f, "segment {position}:\n{}", segment.report)?;
+            if let Some(end) = &segment.end {
+                writeln!(f, "graph break: {end}\nhint: {}", end.reason.hint())?;
+            }
+        }
         if let Some(backward) = &self.backward {
             write!(f, "backward pass:\n{backward}")?;
         }

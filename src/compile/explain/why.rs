@@ -67,12 +67,22 @@ impl Explain {
     /// # }
     /// ```
     ///
+    /// Of a function that runs in several segments, the first one answers in which both names match something.
+    ///
     /// # Errors
-    /// If a name matches nothing in the graph. The message lists what there is.
+    /// If a name matches nothing in the graph. The message lists what there is. If no segment has both.
     pub fn why(&self, a: &str, b: &str) -> Result<Why> {
         if let Some(reason) = &self.eager {
             let nowhere = |name: &str| (NodeId::new(0), name.to_string());
             return Ok(Why { a: nowhere(a), b: nowhere(b), answer: Answer::Eager { reason: reason.clone() } });
+        }
+        if !self.segments.is_empty() {
+            let answer = self.segments.iter().find_map(|segment| segment.report.why(a, b).ok());
+            let apart = || {
+                let count = self.segments.len();
+                Error::argument("why", format!("none of the {count} segments has both {a:?} and {b:?}"))
+            };
+            return answer.ok_or_else(apart);
         }
         let (from, to) = (self.named(a)?, self.named(b)?);
         for &node in [&from, &to].into_iter().flatten() {

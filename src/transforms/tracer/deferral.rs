@@ -3,24 +3,35 @@
 use crate::device::{Shared, Storage, WeakShared};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Graph;
+use crate::profile::Place;
 use crate::runtime::Array;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// What ended a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentEnd {
+    /// Why the graph broke.
+    pub reason: Reason,
+    /// Where in the program the call stands that broke it, if that is known.
+    pub place: Option<Place>,
+}
+
 /// Runs segments of deferred calls.
 pub trait Runner: Send + Sync {
     /// Runs a graph and returns its outputs. Each output has memory of its own, which no other output or input shares.
+    /// `end` is what ended the segment, unless it is the last one.
     ///
     /// # Errors
     /// The error that a call of the segment would return if it ran eagerly.
-    fn run(&self, segment: &Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
+    fn run(&self, segment: &Graph, inputs: &[&Array], end: Option<&SegmentEnd>) -> Result<Vec<Array>>;
 }
 
 /// The state of a deferred recording.
 pub(super) struct Deferral {
     pub(super) runner: Arc<dyn Runner>,
-    /// Why each segment ended, except the last.
-    pub(super) breaks: Vec<Reason>,
+    /// What ended each segment, except the last.
+    pub(super) breaks: Vec<SegmentEnd>,
     /// Whether a value was read.
     pub(super) has_read: bool,
     /// The computed elements, by the address of the storage without bytes that stands for them.

@@ -24,11 +24,12 @@ use crate::eager::{self, Argument};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::shape::same_strides;
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op, SideTable};
+use crate::profile::place;
 use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
-use crate::transforms::tracer::deferral::{Deferral, Runner};
+use crate::transforms::tracer::deferral::{Deferral, Runner, SegmentEnd};
 use crate::transforms::tracer::one_for_each;
 use crate::transforms::tracer::opaque_call::Callee;
 use crate::transforms::tracer::recording::Reads;
@@ -40,7 +41,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Runs `function` and compiles its calls in segments. Also returns why each segment ended, except the last.
+/// Runs `function` and compiles its calls in segments. Also returns what ended each segment, except the last.
 ///
 /// # Errors
 /// An error of the function, or of a deferred call.
@@ -48,7 +49,7 @@ pub fn defer<R>(
     runner: Arc<dyn Runner>,
     reads: Reads,
     function: impl FnOnce() -> Result<R>,
-) -> (Result<R>, Vec<Reason>) {
+) -> (Result<R>, Vec<SegmentEnd>) {
     match crate::dispatch::load() {
         Ok(()) => record(Recording::new(reads, Some(Deferral::new(runner, false))), function),
         Err(error) => (Err(error), Vec::new()),
@@ -113,8 +114,8 @@ pub fn trace_first<R>(
     })
 }
 
-/// Records `function` and runs its last segment. Also returns why each segment ended, except the last.
-fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
+/// Records `function` and runs its last segment. Also returns what ended each segment, except the last.
+fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<SegmentEnd>) {
     BREAK.take();
     RECORDING.set(Some(recording));
     let _session = Session;
@@ -163,10 +164,11 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     if !graph.nodes().any(computes) {
         return Ok(());
     }
-    deferral.breaks.extend(reason);
+    let end = reason.map(|reason| SegmentEnd { reason, place: place() });
     let mut segment = Segment { graph, inputs, writes, storages };
     let node_of = |id: u64| nodes.get(&id).map(|known| known.node);
-    let done = segment.run(&*deferral.runner, node_of, &mut deferral.filled);
+    let done = segment.run(&*deferral.runner, end.as_ref(), node_of, &mut deferral.filled);
+    deferral.breaks.extend(end);
     let done = done.map_err(|error| {
         let _below = exclude(DispatchKey::Tracer);
         let keep = |values: &SideTable<NodeId, Tensor>| segment.keep(values, node_of, &mut deferral.filled);
@@ -209,7 +211,13 @@ impl Segment {
         computed.try_for_each(|(at, node)| fill(at, &self.storages[&at], values[node].array(), filled))
     }
 
-    fn run(&mut self, runner: &dyn Runner, node_of: impl Fn(u64) -> Option<NodeId>, filled: &mut Filled) -> Result<()> {
+    fn run(
+        &mut self,
+        runner: &dyn Runner,
+        end: Option<&SegmentEnd>,
+        node_of: impl Fn(u64) -> Option<NodeId>,
+        filled: &mut Filled,
+    ) -> Result<()> {
         let _below = exclude(DispatchKey::Tracer);
         let wanted = self.wanted(node_of);
         let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, node)| *node).collect();
@@ -220,7 +228,7 @@ impl Segment {
         }
         self.graph.set_outputs(outputs);
         let arrays: Vec<&Array> = self.inputs.iter().map(Tensor::array).collect();
-        let results = runner.run(&self.graph, &arrays)?;
+        let results = runner.run(&self.graph, &arrays, end)?;
         for ((at, _), result) in wanted.iter().zip(&results) {
             fill(*at, &self.storages[at], result, filled)?;
         }

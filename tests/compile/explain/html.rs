@@ -13,7 +13,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Checks that tags are balanced and attributes quoted; returns how many elements there are of each name.
-fn elements(name: &str, page: &str) -> Vec<String> {
+pub(crate) fn elements(name: &str, page: &str) -> Vec<String> {
     let (mut open, mut all): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
     let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap_or_else(|| panic!("{name}: no doctype"));
     while let Some(at) = rest.find('<') {

@@ -10,4 +10,5 @@ mod json;
 mod passes;
 mod plan_text;
 mod report;
+mod segments;
 mod why;

@@ -1,0 +1,80 @@
+//! The report of a function that runs in several segments: a report of each, and what ended it.
+
+use super::{Explain, counted};
+use crate::error::Reason;
+use crate::profile::Place;
+use std::fmt;
+use std::time::Duration;
+
+/// A segment of a compiled function. Segments with the same graph and the same end are one.
+#[derive(Debug, Clone)]
+pub struct SegmentReport {
+    /// How often the call ran it.
+    pub runs: u64,
+    /// What was compiled for it. The numbers are those of one run.
+    pub report: Box<Explain>,
+    /// The graph break that ended it. `None` if the function ended.
+    pub end: Option<BreakReport>,
+}
+
+/// A graph break between two segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakReport {
+    /// Why the graph broke. It names the operator.
+    pub reason: Reason,
+    /// Where the call stands in the program, if it is known.
+    pub place: Option<Place>,
+}
+
+impl Explain {
+    /// The report of a call that ran these segments, in the order in which it first ran them. One segment is reported
+    /// as a function without graph breaks is. `plan_time` and `compile_time` are those of all graphs.
+    pub(in crate::compile) fn of_segments(
+        mut segments: Vec<SegmentReport>,
+        plan_time: Duration,
+        compile_time: Duration,
+    ) -> Option<Explain> {
+        if segments.len() < 2 {
+            return segments.pop().map(|segment| *segment.report);
+        }
+        let sum = |number: fn(&Explain) -> usize| {
+            segments.iter().map(|segment| number(&segment.report) * segment.runs as usize).sum()
+        };
+        Some(Explain {
+            kernels_before: sum(|report| report.kernels_before),
+            kernels_after: sum(|report| report.kernels_after),
+            bytes_before: sum(|report| report.bytes_before),
+            bytes_after: sum(|report| report.bytes_after),
+            calibration: segments[0].report.calibration.clone(),
+            plan_time,
+            compile_time,
+            segments,
+            ..Explain::empty()
+        })
+    }
+
+    /// Each segment with its position: `2 of 3, run 17 times`.
+    pub(super) fn placed_segments(&self) -> impl Iterator<Item = (String, &SegmentReport)> {
+        let count = self.segments.len();
+        self.segments.iter().enumerate().map(move |(index, segment)| {
+            let runs = if segment.runs > 1 { format!(", run {} times", segment.runs) } else { String::new() };
+            (format!("{} of {count}{runs}", index + 1), segment)
+        })
+    }
+
+    /// What runs, in one line: `5 ops in 2 kernels`.
+    pub(super) fn totals(&self) -> String {
+        let totals = format!("{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"));
+        match self.segments.len() {
+            0 => totals,
+            segments => format!("{}: {totals}", counted(segments, "segment")),
+        }
+    }
+}
+
+impl fmt::Display for BreakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.reason)?;
+        self.place.iter().try_for_each(|place| write!(f, "; at {place}"))
+    }
+}
