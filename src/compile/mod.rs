@@ -9,6 +9,7 @@ mod calls;
 mod capture;
 mod cells;
 pub(crate) mod compiled;
+mod copies;
 pub mod disk;
 mod entry;
 pub mod explain;

@@ -5,6 +5,7 @@
 //! too; see [`Gradients`].
 
 use super::calls::Calls;
+use super::copies::{Writes, copies};
 use super::explain::Explain;
 use super::failure::located;
 use super::gradients::{BackwardCalls, Gradient, Gradients, Inputs};
@@ -355,7 +356,9 @@ impl Program {
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(gradients.explain()));
         let calls = self.calls.as_ref().map_or_else(Vec::new, |calls| calls.explain());
-        Explain { backward, calls, ..self.tuned.explain() }
+        let writes = Writes { inputs: &self.written, first: self.n_outputs };
+        let copies = copies(self.tuned.built(), &self.separation, writes);
+        Explain { backward, calls, ..self.tuned.explain() }.with_copies(copies)
     }
 
     /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random

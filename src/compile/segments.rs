@@ -4,6 +4,7 @@
 //! compile it once. The cache has LRU eviction. A function whose segments differ at every call gains nothing, and after
 //! a while runs eagerly.
 
+use super::copies::{Writes, copies};
 use super::explain::{BreakReport, Explain, SegmentReport};
 use super::options::CompileOptions;
 use super::passes_page::Subject;
@@ -15,7 +16,7 @@ use crate::ir::Graph;
 use crate::lru::Lru;
 use crate::runtime::Array;
 use crate::transforms::tracer::Owner;
-use crate::transforms::tracer::{Runner, SegmentEnd};
+use crate::transforms::tracer::{DeferredSegment, Runner, SegmentEnd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ struct Segment {
 /// A segment that a call ran, and what ended it.
 struct Ran {
     segment: Arc<LazySegment>,
+    /// The inputs that were overwritten, and the output that is the new value of the first one.
+    written: (Vec<usize>, usize),
     end: Option<SegmentEnd>,
     runs: u64,
 }
@@ -93,9 +96,10 @@ impl Segments {
         let known = self.lock();
         let (mut segments, mut graphs) = (Vec::new(), Vec::new());
         let (mut plan_time, mut compile_time) = (Duration::ZERO, Duration::ZERO);
-        for Ran { segment, end, runs } in &known.last {
+        for Ran { segment, written: (inputs, first), end, runs } in &known.last {
             let Some(Ok(built)) = segment.get() else { continue };
-            let report = Box::new(built.tuned.explain());
+            let copies = copies(built.tuned.built(), &built.separation, Writes { inputs, first: *first });
+            let report = Box::new(built.tuned.explain().with_copies(copies));
             // Two segments may have one graph.
             if !graphs.contains(&built.tuned.id) {
                 graphs.push(built.tuned.id);
@@ -152,22 +156,30 @@ impl SegmentedCall {
         self.cache.lock().last = ran;
     }
 
-    fn note(&self, segment: &Arc<LazySegment>, end: Option<&SegmentEnd>) {
+    fn note(&self, segment: &Arc<LazySegment>, run: DeferredSegment<'_>) {
         let mut ran = self.ran.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |one: &&mut Ran| Arc::ptr_eq(&one.segment, segment) && one.end.as_ref() == end;
+        let is_it = |one: &&mut Ran| {
+            let writes = (&one.written.0[..], one.written.1);
+            Arc::ptr_eq(&one.segment, segment)
+                && writes == (run.written, run.first_written)
+                && one.end.as_ref() == run.end
+        };
         match ran.iter_mut().find(is_it) {
             Some(one) => one.runs += 1,
-            None => ran.push(Ran { segment: segment.clone(), end: end.cloned(), runs: 1 }),
+            None => {
+                let written = (run.written.to_vec(), run.first_written);
+                ran.push(Ran { segment: segment.clone(), written, end: run.end.cloned(), runs: 1 });
+            }
         }
     }
 }
 
 impl Runner for SegmentedCall {
-    fn run(&self, graph: &Graph, inputs: &[&Array], end: Option<&SegmentEnd>) -> Result<Vec<Array>> {
-        let segment = self.cache.find(graph);
-        self.note(&segment, end);
-        let built = segment.get_or_init(|| self.cache.build(graph.clone())).as_ref().map_err(Clone::clone)?;
-        let mut results = built.tuned.run(inputs)?.into_vec();
+    fn run(&self, run: DeferredSegment<'_>) -> Result<Vec<Array>> {
+        let segment = self.cache.find(run.graph);
+        self.note(&segment, run);
+        let built = segment.get_or_init(|| self.cache.build(run.graph.clone())).as_ref().map_err(Clone::clone)?;
+        let mut results = built.tuned.run(run.inputs)?.into_vec();
         built.separation.apply(&mut results)?;
         Ok(results)
     }

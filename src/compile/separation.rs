@@ -46,6 +46,11 @@ impl Separation {
         self.0.is_empty()
     }
 
+    /// The outputs of each copy.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &[usize]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+
     /// Makes the copies in the results of a run.
     ///
     /// # Errors

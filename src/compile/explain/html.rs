@@ -3,7 +3,7 @@
 //! The page works without scripts. Its script only highlights the boxes of the kernel under the pointer.
 
 use super::picture::svg;
-use super::{Decision, Edge, Explain, Group, counted};
+use super::{CopyReport, Decision, Edge, Explain, Group, counted};
 use crate::compile::pipeline::Timed;
 use crate::escaped::Escaped;
 use std::fmt::{self, Write};
@@ -78,6 +78,10 @@ impl Explain {
             &self.groups,
             |out, group| self.group_row(out, group, most),
         )?;
+        if !self.copies.is_empty() {
+            writeln!(out, "<h2>Copies</h2>")?;
+            table(out, &["of", "reads", "writes", "why"], &self.copies, |out, copy| self.copy_row(out, copy))?;
+        }
         let (fused, kept): (Vec<&Edge>, Vec<&Edge>) = self.edges.iter().partition(|edge| edge.is_fused());
         writeln!(out, "<h2>{} not fused</h2>", counted(kept.len(), "edge"))?;
         table(out, &["from", "to", "costs", "why", "what to do"], &kept, |out, edge| self.edge_row(out, edge))?;
@@ -117,6 +121,13 @@ impl Explain {
         write!(out, "<td class=\"number\">{measured}</td>")?;
         let compiled = if group.code.is_empty() { String::new() } else { time(group.compile_time) };
         writeln!(out, "<td class=\"number\">{compiled}</td></tr>")
+    }
+
+    fn copy_row(&self, out: &mut String, copy: &CopyReport) -> fmt::Result {
+        let (value, reason) = (self.name(copy.value), copy.reason.to_string());
+        let (read, written) = (Bytes(copy.bytes_read), Bytes(copy.bytes_written));
+        write!(out, "<tr><td>{}</td><td class=\"number\">{read}</td>", Escaped(&value))?;
+        writeln!(out, "<td class=\"number\">{written}</td><td>{}</td></tr>", Escaped(&reason))
     }
 
     fn edge_row(&self, out: &mut String, edge: &Edge) -> fmt::Result {

@@ -1,7 +1,8 @@
 //! Reports as JSON. `docs/explain.md` describes the schema. The functions here follow it field by field, in the order
 //! of printing. A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
 
-use super::{BreakReport, CallReport, Decision, Edge, Explain, Group, Measured, NodeReport, SegmentReport, Source};
+use super::{BreakReport, CallReport, CopyReason, CopyReport, Decision, Edge, Explain, Group, Measured, NodeReport};
+use super::{SegmentReport, Source};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
@@ -42,6 +43,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("plan_ns", nanoseconds(explain.plan_time)),
         ("compile_ns", nanoseconds(explain.compile_time)),
         ("groups", list(&explain.groups, group)),
+        ("copies", list(&explain.copies, copy)),
         ("nodes", list(&explain.nodes, node)),
         ("edges", list(&explain.edges, edge)),
         ("outputs", list(&explain.outputs, name)),
@@ -116,6 +118,20 @@ fn group(group: &Group) -> Json {
         ("measured", option(group.measured, measured)),
         ("compile_ns", nanoseconds(group.compile_time)),
         ("code", text(&group.code)),
+    ])
+}
+
+fn copy(copy: &CopyReport) -> Json {
+    let input = match copy.reason {
+        CopyReason::WrittenBack { input } => count(input),
+        CopyReason::KeptApart => Json::Null,
+    };
+    Json::Object(vec![
+        ("value", name(&copy.value)),
+        ("input", input),
+        ("text", text(copy.reason)),
+        ("bytes_read", count(copy.bytes_read)),
+        ("bytes_written", count(copy.bytes_written)),
     ])
 }
 

@@ -6,6 +6,7 @@
 //! the cost model.
 
 mod asserts;
+mod copies;
 mod dot;
 mod facts;
 mod html;
@@ -18,6 +19,7 @@ mod text;
 mod why;
 
 pub use asserts::Limit;
+pub use copies::{CopyReason, CopyReport};
 pub use json::SCHEMA;
 pub use segments::{BreakReport, SegmentReport};
 pub use why::{Answer, Why};
@@ -45,10 +47,12 @@ pub struct Explain {
     pub kernels_after: usize,
     /// The bytes moved if each op ran alone.
     pub bytes_before: usize,
-    /// The bytes that the kernels move.
+    /// The bytes that kernels and copies move.
     pub bytes_after: usize,
     /// The kernels, in execution order.
     pub groups: Vec<Group>,
+    /// The copies that a call makes after its kernels.
+    pub copies: Vec<CopyReport>,
     /// The nodes of the planned graph, operands first. The position of a node is its number.
     pub nodes: Vec<NodeReport>,
     /// A decision for every edge between computed values. Edges lead through views and plain numbers.

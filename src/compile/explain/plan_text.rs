@@ -50,6 +50,10 @@ impl Explain {
                 let _ = writeln!(out, "kept {producer} -> {consumer} ({bytes} bytes): {reason}");
             }
         }
+        for copy in &self.copies {
+            let (value, bytes) = (names.text(copy.value), (copy.bytes_read, copy.bytes_written));
+            let _ = writeln!(out, "copy {value} (reads {} bytes, writes {}): {}", bytes.0, bytes.1, copy.reason);
+        }
         if let Some(backward) = &self.backward {
             let _ = write!(out, "\nbackward pass\n{}", backward.plan_text());
         }

@@ -57,6 +57,7 @@ impl fmt::Display for Explain {
                 writeln!(f, "  fast: {remark}")?;
             }
         }
+        self.copies_text(f)?;
         self.kept_text(f)?;
         self.calls.iter().try_for_each(|call| write!(f, "{call}"))?;
         for (position, segment) in self.placed_segments() {

@@ -17,14 +17,28 @@ pub struct SegmentEnd {
     pub place: Option<Place>,
 }
 
+/// A segment about to run.
+#[derive(Clone, Copy)]
+pub struct DeferredSegment<'a> {
+    /// Its calls.
+    pub graph: &'a Graph,
+    /// The inputs of the graph.
+    pub inputs: &'a [&'a Array],
+    /// The inputs that are overwritten after the run. Their new values are the outputs from `first_written` on.
+    pub written: &'a [usize],
+    /// The output that is the new value of the first written input.
+    pub first_written: usize,
+    /// What ended it, unless it is the last one.
+    pub end: Option<&'a SegmentEnd>,
+}
+
 /// Runs segments of deferred calls.
 pub trait Runner: Send + Sync {
     /// Runs a graph and returns its outputs. Each output has memory of its own, which no other output or input shares.
-    /// `end` is what ended the segment, unless it is the last one.
     ///
     /// # Errors
     /// The error that a call of the segment would return if it ran eagerly.
-    fn run(&self, segment: &Graph, inputs: &[&Array], end: Option<&SegmentEnd>) -> Result<Vec<Array>>;
+    fn run(&self, segment: DeferredSegment<'_>) -> Result<Vec<Array>>;
 }
 
 /// The state of a deferred recording.

@@ -29,7 +29,7 @@ use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
 use crate::transforms::tracer::checks::unused_checks;
-use crate::transforms::tracer::deferral::{Deferral, Runner, SegmentEnd};
+use crate::transforms::tracer::deferral::{Deferral, DeferredSegment, Runner, SegmentEnd};
 use crate::transforms::tracer::one_for_each;
 use crate::transforms::tracer::opaque_call::Callee;
 use crate::transforms::tracer::recording::Reads;
@@ -37,6 +37,7 @@ use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
 use crate::transforms::tracer::session::{BREAK, Paused, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
 use indexmap::IndexMap;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -228,7 +229,9 @@ impl Segment {
         }
         self.graph.set_outputs(outputs);
         let arrays: Vec<&Array> = self.inputs.iter().map(Tensor::array).collect();
-        let results = runner.run(&self.graph, &arrays, end)?;
+        let written: SmallVec<[usize; 4]> = self.writes.iter().map(|(input, _)| *input).collect();
+        let (graph, first_written) = (&self.graph, wanted.len());
+        let results = runner.run(DeferredSegment { graph, inputs: &arrays, written: &written, first_written, end })?;
         for ((at, _), result) in wanted.iter().zip(&results) {
             fill(*at, &self.storages[at], result, filled)?;
         }

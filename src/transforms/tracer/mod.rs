@@ -58,7 +58,7 @@ pub use aliases::{Origin, OutputAlias, OutputKind};
 pub(crate) use calls::call_callee;
 pub(crate) use checks::checks_come_before;
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
-pub use deferral::{Runner, SegmentEnd};
+pub use deferral::{DeferredSegment, Runner, SegmentEnd};
 pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, on_older_call, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};

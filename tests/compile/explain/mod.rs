@@ -4,6 +4,7 @@
 
 mod asserts;
 mod blocks;
+mod copies;
 mod functions;
 mod html;
 mod json;
