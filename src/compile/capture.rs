@@ -8,6 +8,7 @@ use super::gradients::Gradient;
 use super::panics::applied;
 use super::profiled;
 use super::program::Joint;
+use super::spans;
 use crate::autograd::{Tape, contributions, reached};
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
@@ -59,7 +60,7 @@ pub(super) fn first<A, F: Function<A>>(
     runner: Arc<dyn Runner>,
     reads: Reads,
 ) -> Result<First<F::Output>> {
-    let _span = profiled::captures(function.name());
+    let _spans = (profiled::captures(function.name()), spans::capture(function.name()));
     let apply = |handles: &[Tensor]| applied(function, &inputs.with_tensors(handles));
     let tensors = |output: &F::Output| {
         let mut tensors = Flat::of(output).tensors.into_vec();
@@ -79,7 +80,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     before: GradientsBefore,
     changing: &[usize],
 ) -> Result<Capture> {
-    let _span = profiled::captures(function.name());
+    let _spans = (profiled::captures(function.name()), spans::capture(function.name()));
     let traced = |handles: &[Tensor]| {
         let mut outputs = Flat::of(&applied(function, &inputs.with_tensors(handles))?);
         let n_results = outputs.tensors.len();

@@ -16,6 +16,7 @@ use super::panics::{applied, guarded};
 use super::profiled;
 use super::program::{Joint, Program};
 use super::segments::Segments;
+use super::spans;
 use super::tuning::Settings;
 use crate::autograd::{detects_anomalies, is_unrecorded_view};
 use crate::debug;
@@ -76,6 +77,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// An error of the function. [`Error::Panicked`] if it panics. An error if the stance or the break policy forbids
     /// the call. Later calls are not affected.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
+        let _span = spans::call(self.function.name());
         let _numerics = self.options.numerics.map(numerics);
         if let Some(output) = inputs.as_tensors().and_then(|tensors| self.call_again(&tensors)) {
             return output;

@@ -27,6 +27,7 @@ mod profiled;
 mod program;
 mod segments;
 mod separation;
+mod spans;
 mod tuning;
 
 pub use crate::tensor::names::Names;

@@ -10,6 +10,7 @@ use super::options::{CompileOptions, Tuning};
 use super::passes_page::Subject;
 use super::pipeline::{self, Built};
 use super::profiled;
+use super::spans;
 use crate::codegen::tier::Tier;
 use crate::device::Device;
 use crate::error::{Error, Reason, Result};
@@ -85,7 +86,7 @@ impl Tuned {
     ) -> Result<Tuned> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let (subject, id) = (subject(settings.function), NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        let _span = profiled::compiles(subject);
+        let _spans = (profiled::compiles(subject), spans::compile(subject, graph.len()));
         let first = match settings.device {
             None => pipeline::build_over(graph, subject, rewritten, &settings.fusion, settings.tier)?,
             Some(device) => pipeline::build_on(device, settings.numerics, graph, subject, &settings.fusion)?,

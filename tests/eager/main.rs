@@ -20,6 +20,8 @@ mod routines;
 mod scattered_lines;
 mod special_functions;
 mod text;
+#[cfg(feature = "tracing")]
+mod tracing_spans;
 #[path = "../common/values.rs"]
 mod values;
 mod whole;
