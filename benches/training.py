@@ -2,10 +2,12 @@
 
     python3 benches/training.py WORKER [SECONDS [ROUNDS]]
 
-prints a table in Markdown. WORKER is the executable of `benches/training.rs`. Rows run in turns; the best of several
-rounds counts. PyTorch runs eagerly, with the fused AdamW.
+prints a table in Markdown, and the geometric means of its ratios over the networks. WORKER is the executable of
+`benches/training.rs`. All run in turns; the best of several rounds counts. PyTorch has the fused AdamW, and runs the
+loss eagerly and under torch.compile.
 """
 
+import statistics
 import subprocess
 import sys
 
@@ -56,25 +58,33 @@ def network(row):
 
 
 def of_torch(row):
+    """The step of PyTorch, and that with a loss under torch.compile."""
     if row in UPDATES:
         count, elements = UPDATES[row]
         tensors = [torch.randn(elements).requires_grad_(True) for _ in range(count)]
         for tensor in tensors:
             tensor.grad = torch.randn(elements)
-        return torch.optim.AdamW(tensors, fused=True).step
+        return [torch.optim.AdamW(tensors, fused=True).step]
     model, x = network(row)
     y = torch.randint(0, 10, x.shape[:1])
+
+    def loss_of(x, y):
+        out = model(x)
+        return F.binary_cross_entropy_with_logits(out, x) if row == "autoencoder" else F.cross_entropy(out, y)
+
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
-    def step():
-        out = model(x)
-        loss = F.binary_cross_entropy_with_logits(out, x) if row == "autoencoder" else F.cross_entropy(out, y)
+    def step(loss_of):
+        loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss.item()
 
-    return step
+    # Code depends on the number of threads.
+    torch.compiler.reset()
+    compiled = torch.compile(loss_of)
+    return [lambda: step(loss_of), lambda: step(compiled)]
 
 
 def shown(micros):
@@ -85,20 +95,29 @@ def main():
     worker = sys.argv[1]
     seconds = sys.argv[2] if len(sys.argv) > 2 else "1"
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 2
-    print("| step | thr | whole | apart | times as fast | PyTorch | times as fast |\n|---|---|---|---|---|---|---|")
+    others = ["apart", "PyTorch", "torch.compile"]
+    print("| step | threads | whole |", *[f"{other} | times as fast |" for other in others])
+    print("|---" * (3 + 2 * len(others)) + "|")
+    ratios = {}
     for row in [*NETWORKS, *UPDATES]:
         for threads in [1, 2]:
             torch.set_num_threads(threads)
-            step, ours, theirs = of_torch(row), [], []
+            peers = dict(zip(others[1:], of_torch(row)))
+            found = {}
             for _ in range(rounds):
                 out = subprocess.run([worker, row, str(threads), seconds], capture_output=True, text=True, check=True)
-                ours.append([float(word) for word in out.stdout.split()])
-                theirs.append(best(step, float(seconds)))
-            whole, peer = min(times[0] for times in ours), min(theirs)
-            apart = min(times[-1] for times in ours)
-            own = ("", "") if row in UPDATES else (shown(apart), f"{apart / whole:.2f}")
-            print(f"| {row} | {threads} | {shown(whole)} | {own[0]} | {own[1]} | {shown(peer)} | {peer / whole:.2f} |",
-                  flush=True)
+                times = dict(zip(["whole", "apart"], map(float, out.stdout.split())))
+                times |= {name: best(step, float(seconds)) for name, step in peers.items()}
+                found = {name: min(time, found.get(name, time)) for name, time in times.items()}
+            whole = found["whole"]
+            cells = [f"{shown(found[name])} | {found[name] / whole:.2f} |" if name in found else " | |"
+                     for name in others]
+            print(f"| {row} | {threads} | {shown(whole)} |", *cells, flush=True)
+            for name in others if row in NETWORKS else []:
+                ratios.setdefault((name, threads), []).append(found[name] / whole)
+    print()
+    for (name, threads), of_networks in ratios.items():
+        print(f"- {name}, threads: {threads}, geometric mean: {statistics.geometric_mean(of_networks):.2f}")
 
 
 main()

@@ -29,6 +29,9 @@ const COST_OF_MISS: usize = 4;
 /// If misses outweigh hits by more than this, the function runs eagerly.
 const MAX_BALANCE: usize = 64 * COST_OF_MISS;
 
+/// The most segments of a call that are kept for its report.
+const MOST_REPORTED: usize = 256;
+
 /// The cached segments of a compiled function.
 pub(super) struct Segments {
     settings: Settings,
@@ -41,7 +44,7 @@ struct Known {
     balance: usize,
     n_compiled: u64,
     /// What the last call ran.
-    last: Vec<Ran>,
+    last: RanSegments,
 }
 
 /// A segment, empty until it is compiled.
@@ -50,6 +53,14 @@ type LazySegment = OnceLock<Result<Segment>>;
 struct Segment {
     tuned: Tuned,
     separation: Separation,
+}
+
+/// What a call ran, by first run. A segment that ends in the same way again is there once.
+#[derive(Default)]
+struct RanSegments {
+    kept: Vec<Ran>,
+    /// How often the call ran other segments, because there were too many to keep.
+    others: u64,
 }
 
 /// A segment that a call ran, and what ended it.
@@ -64,14 +75,14 @@ struct Ran {
 /// Runs the segments of one call.
 pub(super) struct SegmentedCall {
     cache: Arc<Segments>,
-    /// What ran so far, by first run. A segment that ends in the same way again is there once.
-    ran: Mutex<Vec<Ran>>,
+    /// What ran so far.
+    ran: Mutex<RanSegments>,
 }
 
 impl Segments {
     pub(super) fn new(options: &CompileOptions, function: &'static str) -> Segments {
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
-        let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0, last: Vec::new() };
+        let known = Known { by_graph: Lru::new(capacity), balance: 0, n_compiled: 0, last: RanSegments::default() };
         Segments { settings: Settings::of(options, function), known: Mutex::new(known) }
     }
 
@@ -96,7 +107,7 @@ impl Segments {
         let known = self.lock();
         let (mut segments, mut graphs) = (Vec::new(), Vec::new());
         let (mut plan_time, mut compile_time) = (Duration::ZERO, Duration::ZERO);
-        for Ran { segment, written: (inputs, first), end, runs } in &known.last {
+        for Ran { segment, written: (inputs, first), end, runs } in &known.last.kept {
             let Some(Ok(built)) = segment.get() else { continue };
             let copies = copies(built.tuned.built(), &built.separation, Writes { inputs, first: *first });
             let report = Box::new(built.tuned.explain().with_copies(copies));
@@ -109,7 +120,7 @@ impl Segments {
             let end = end.clone().map(|SegmentEnd { reason, place }| BreakReport { reason, place });
             segments.push(SegmentReport { runs: *runs, report, end });
         }
-        Explain::of_segments(segments, plan_time, compile_time)
+        Explain::of_segments(segments, known.last.others, [plan_time, compile_time])
     }
 
     /// The reports of all cached segments, the most recently used first.
@@ -164,11 +175,13 @@ impl SegmentedCall {
                 && writes == (run.written, run.first_written)
                 && one.end.as_ref() == run.end
         };
-        match ran.iter_mut().find(is_it) {
+        let is_full = ran.kept.len() == MOST_REPORTED;
+        match ran.kept.iter_mut().find(is_it) {
             Some(one) => one.runs += 1,
+            None if is_full => ran.others += 1,
             None => {
                 let written = (run.written.to_vec(), run.first_written);
-                ran.push(Ran { segment: segment.clone(), written, end: run.end.cloned(), runs: 1 });
+                ran.kept.push(Ran { segment: segment.clone(), written, end: run.end.cloned(), runs: 1 });
             }
         }
     }

@@ -58,7 +58,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// The present moment.
-    pub fn now() -> Mark {
+    pub(crate) fn now() -> Mark {
         let n_blocks = MARKED.with_borrow_mut(|marked| {
             marked.n_marks += 1;
             marked.blocks.len()
@@ -67,7 +67,7 @@ impl Mark {
     }
 
     /// Whether this thread has given the id since.
-    pub fn is_before(&self, id: u64) -> bool {
+    pub(crate) fn is_before(&self, id: u64) -> bool {
         let block = id / BLOCK;
         let is_first = !self.next.is_multiple_of(BLOCK) && block == self.next / BLOCK;
         match is_first {

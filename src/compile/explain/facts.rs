@@ -39,6 +39,7 @@ impl Explain {
             changing_numbers: 0,
             calls: Vec::new(),
             segments: Vec::new(),
+            other_segments: 0,
             backward: None,
         }
     }
@@ -86,6 +87,7 @@ impl Explain {
             changing_numbers: 0,
             calls: Vec::new(),
             segments: Vec::new(),
+            other_segments: 0,
             backward: None,
         }
     }

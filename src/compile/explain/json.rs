@@ -49,6 +49,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("outputs", list(&explain.outputs, name)),
         ("calls", list(&explain.calls, call)),
         ("segments", list(&explain.segments, segment)),
+        ("other_segments", Json::Count(explain.other_segments)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
 }

@@ -84,6 +84,9 @@ pub struct Explain {
     /// and bytes above are those of that call, and lists above are empty: each segment has its own. A function that
     /// runs in one segment has none here, but the report of that one.
     pub segments: Vec<SegmentReport>,
+    /// How often the last call ran segments that are not listed, because it ran more than 256. The numbers above do not
+    /// include them.
+    pub other_segments: u64,
     /// The report of the backward pass, if an input requires gradients. The numbers above do not include it.
     pub backward: Option<Box<Explain>>,
 }

@@ -28,11 +28,12 @@ pub struct BreakReport {
 
 impl Explain {
     /// The report of a call that ran these segments, in the order in which it first ran them. One segment is reported
-    /// as a function without graph breaks is. `plan_time` and `compile_time` are those of all graphs.
+    /// as a function without graph breaks is. `others` counts the runs of
+    /// segments that are not among them. The times for planning and compiling are those of all graphs.
     pub(in crate::compile) fn of_segments(
         mut segments: Vec<SegmentReport>,
-        plan_time: Duration,
-        compile_time: Duration,
+        others: u64,
+        [plan_time, compile_time]: [Duration; 2],
     ) -> Option<Explain> {
         if segments.len() < 2 {
             return segments.pop().map(|segment| *segment.report);
@@ -49,6 +50,7 @@ impl Explain {
             plan_time,
             compile_time,
             segments,
+            other_segments: others,
             ..Explain::empty()
         })
     }
@@ -67,7 +69,11 @@ impl Explain {
         let totals = format!("{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"));
         match self.segments.len() {
             0 => totals,
-            segments => format!("{}: {totals}", counted(segments, "segment")),
+            segments if self.other_segments == 0 => format!("{}: {totals}", counted(segments, "segment")),
+            segments => {
+                let others = self.other_segments;
+                format!("{} without {others} runs of others: {totals}", counted(segments, "segment"))
+            }
         }
     }
 }

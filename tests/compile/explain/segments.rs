@@ -63,7 +63,8 @@ fn all_segments_are_shown_with_what_broke_between_them() -> Result<()> {
         2 ops in 1 kernel
         520 bytes unfused, 264 fused (51 %)
         kernel 0  reads 136, writes 128 bytes: sub, relu at tests/compile/explain/segments.rs:17
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
     Ok(())
 }
 
@@ -112,6 +113,24 @@ fn a_segment_that_runs_again_is_shown_once() -> Result<()> {
         let compiled = explain.segments.iter().map(|segment| segment.report.compile_time).sum();
         assert_eq!(explain.compile_time, compiled, "a graph is compiled once");
     }
+    Ok(())
+}
+
+#[test]
+fn the_list_of_segments_is_bounded_and_says_what_it_leaves_out() -> Result<()> {
+    let f = compile(|x: &Tensor| {
+        for start in 0..300 {
+            x.narrow(0, start, 1)?.exp()?.to_vec::<f32>()?;
+        }
+        x.exp()
+    });
+    f.call(&ramp(&[300]))?;
+    let explain = f.explain();
+    assert_eq!((explain.segments.len(), explain.other_segments), (256, 45));
+    assert!(
+        explain.to_string().starts_with("256 segments without 45 runs of others: 256 ops in 256 kernels"),
+        "{explain}"
+    );
     Ok(())
 }
 
