@@ -346,8 +346,8 @@ impl Program {
             && lifted.zip(&self.lifted).all(|(one, other)| one.is_same(other))
     }
 
-    /// Whether a trace with other plain numbers has the same graph and fitting inputs. The trace was made
-    /// after `start`.
+    /// Whether a trace with other plain numbers has the same graph and fitting inputs. The trace was made after
+    /// `start`.
     pub(super) fn is_of_numbers(&self, trace: &Trace, start: &Mark) -> bool {
         are_alike(&self.lifted, &trace.lifted, start) && *self.traced() == trace.graph && self.are_calls(&trace.calls)
     }
