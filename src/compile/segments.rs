@@ -5,7 +5,7 @@
 //! a while runs eagerly.
 
 use super::copies::{Writes, copies};
-use super::explain::{BreakReport, Explain, SegmentReport};
+use super::explain::{Explain, SegmentReport};
 use super::options::CompileOptions;
 use super::passes_page::Subject;
 use super::separation::Separation;
@@ -117,8 +117,7 @@ impl Segments {
                 plan_time += report.plan_time;
                 compile_time += report.compile_time;
             }
-            let end = end.clone().map(|SegmentEnd { reason, place }| BreakReport { reason, place });
-            segments.push(SegmentReport { runs: *runs, report, end });
+            segments.push(SegmentReport { runs: *runs, report, end: end.clone() });
         }
         Explain::of_segments(segments, known.last.others, [plan_time, compile_time])
     }

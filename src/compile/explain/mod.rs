@@ -18,10 +18,11 @@ mod segments;
 mod text;
 mod why;
 
+pub use crate::transforms::tracer::SegmentEnd as BreakReport;
 pub use asserts::Limit;
 pub use copies::{CopyReason, CopyReport};
 pub use json::SCHEMA;
-pub use segments::{BreakReport, SegmentReport};
+pub use segments::SegmentReport;
 pub use why::{Answer, Why};
 
 use crate::codegen::tier::Tier;

@@ -1,8 +1,7 @@
 //! The report of a function that runs in several segments: a report of each, and what ended it.
 
 use super::{Explain, counted};
-use crate::error::Reason;
-use crate::profile::Place;
+use crate::transforms::tracer::SegmentEnd;
 use std::fmt;
 use std::time::Duration;
 
@@ -14,16 +13,7 @@ pub struct SegmentReport {
     /// What was compiled for it. The numbers are those of one run.
     pub report: Box<Explain>,
     /// The graph break that ended it. `None` if the function ended.
-    pub end: Option<BreakReport>,
-}
-
-/// A graph break between two segments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BreakReport {
-    /// Why the graph broke. It names the operator.
-    pub reason: Reason,
-    /// Where the call stands in the program, if it is known.
-    pub place: Option<Place>,
+    pub end: Option<SegmentEnd>,
 }
 
 impl Explain {
@@ -78,7 +68,7 @@ impl Explain {
     }
 }
 
-impl fmt::Display for BreakReport {
+impl fmt::Display for SegmentEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.reason)?;
         self.place.iter().try_for_each(|place| write!(f, "; at {place}"))
