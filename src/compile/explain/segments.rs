@@ -18,8 +18,8 @@ pub struct SegmentReport {
 
 impl Explain {
     /// The report of a call that ran these segments, in the order in which it first ran them. One segment is reported
-    /// as a function without graph breaks is. `others` counts the runs of
-    /// segments that are not among them. The times for planning and compiling are those of all graphs.
+    /// as a function without graph breaks is. `others` counts the runs of segments that are not among them. The times
+    /// for planning and compiling are those of all graphs.
     pub(in crate::compile) fn of_segments(
         mut segments: Vec<SegmentReport>,
         others: u64,
