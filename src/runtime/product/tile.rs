@@ -218,39 +218,71 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     }
 }
 
+/// By how many bytes of its rows the second of two chains follows the first. Rows are often a power of two apart. Their
+/// elements at one place then share a set of the cache, which has room for the rows of one chain.
+const LAG: usize = 1024;
+
 /// Transposes some elements of a vector of columns at a time. If chains go on from the result, there are only whole
 /// vectors of columns.
 #[inline(always)]
 unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
-    let &Tile { k, a, a_step, b, b_step, c, columns, is_first, is_last, .. } = tile;
+    let columns = tile.columns;
+    let mut next = 0;
+    // SAFETY: passed on from the caller, see `Kernels`.
+    unsafe {
+        // A step of a chain waits for the one before it, so one chain does not keep up with the memory.
+        while next + 2 * V::LANES <= columns {
+            chains::<V, 2>(tile, next);
+            next += 2 * V::LANES;
+        }
+        while next < columns {
+            // The last columns are computed together with some of those before.
+            chains::<V, 1>(tile, next.min(columns - V::LANES));
+            next += V::LANES;
+        }
+    }
+}
+
+/// Multiplies `N` vectors of columns, the first of which begins at `column`.
+#[inline(always)]
+unsafe fn chains<V: Vector, const N: usize>(tile: &Tile<V::Element>, column: usize) {
+    let &Tile { k, a, a_step, b, b_step, c, is_first, is_last, .. } = tile;
+    let (n_blocks, lag) = (k / V::DEPTH, LAG / (V::DEPTH * size_of::<V::Element>()));
+    let lag = if n_blocks > 2 * lag { lag } else { 0 };
     // SAFETY: passed on from the caller, see `Kernels`.
     unsafe {
         let mut rows = [V::zero(); 4];
         let to = rows.as_mut_ptr().cast::<V::Element>();
-        let mut next = 0;
-        while next < columns {
-            // The last columns are computed together with some of those before.
-            let column = next.min(columns - V::LANES);
-            let b = b.wrapping_add(column * b_step);
-            let mut sum = if is_first { V::zero() } else { V::load(c.wrapping_add(column)) };
-            let mut step = 0;
-            while step + V::DEPTH <= k {
-                V::transpose(b.wrapping_add(step), b_step, to, V::LANES);
-                for row in 0..V::DEPTH {
-                    sum = V::splat(a.wrapping_add((step + row) * a_step))
-                        .mul_add(V::load(to.wrapping_add(row * V::LANES)), sum);
-                }
-                step += V::DEPTH;
+        let mut sums = [V::zero(); N];
+        let operand = |chain: usize| b.wrapping_add((column + chain * V::LANES) * b_step);
+        let result = |chain: usize| c.wrapping_add(column + chain * V::LANES);
+        if !is_first {
+            for (chain, sum) in sums.iter_mut().enumerate() {
+                *sum = V::load(result(chain));
             }
-            for step in step..k {
+        }
+        for turn in 0..n_blocks + (N - 1) * lag {
+            for (chain, sum) in sums.iter_mut().enumerate() {
+                let block = turn.wrapping_sub(chain * lag);
+                if block < n_blocks {
+                    let step = block * V::DEPTH;
+                    V::transpose(operand(chain).wrapping_add(step), b_step, to, V::LANES);
+                    for row in 0..V::DEPTH {
+                        *sum = V::splat(a.wrapping_add((step + row) * a_step))
+                            .mul_add(V::load(to.wrapping_add(row * V::LANES)), *sum);
+                    }
+                }
+            }
+        }
+        for (chain, sum) in sums.iter_mut().enumerate() {
+            for step in n_blocks * V::DEPTH..k {
                 for lane in 0..V::LANES {
-                    *to.add(lane) = *b.wrapping_add(lane * b_step + step);
+                    *to.add(lane) = *operand(chain).wrapping_add(lane * b_step + step);
                 }
-                sum = V::splat(a.wrapping_add(step * a_step)).mul_add(V::load(to), sum);
+                *sum = V::splat(a.wrapping_add(step * a_step)).mul_add(V::load(to), *sum);
             }
-            let sum = if is_last { sum.canonical() } else { sum };
-            sum.store(c.wrapping_add(column));
-            next += V::LANES;
+            let sum = if is_last { sum.canonical() } else { *sum };
+            sum.store(result(chain));
         }
     }
 }
