@@ -107,7 +107,8 @@ impl Operator {
     #[inline]
     fn dispatch<'a, A: Args<'a>, R: Returns>(&self, origin: Origin, keys: KeySet, arguments: A) -> Result<R> {
         let kernel = self.kernel(keys);
-        let may_be_whole = kernel.is_some_and(Kernel::is_tried_whole) && arguments.any_tensor(whole::is_large);
+        let is_large = || arguments.key_set() == KeySet::EMPTY || arguments.any_tensor(whole::is_large);
+        let may_be_whole = kernel.is_some_and(Kernel::is_tried_whole) && is_large();
         if !may_be_whole
             && let Some(entered) = kernel.and_then(Kernel::enter)
             && let Some(function) = entered.function::<A::Function<R>>()

@@ -45,15 +45,20 @@ pub(crate) fn is_large(tensor: &Tensor) -> bool {
     tensor.numel() >= LARGE
 }
 
-/// Runs a call as one program if it is large, and if no other code could see its parts.
+/// Runs a call as one program if it is large, and if no other code could see its parts. A call without tensors is large
+/// if one of its numbers is: it makes a tensor of that size.
 pub(crate) fn run(operator: &Operator, kernel: &Kernel, keys: KeySet, stack: &Stack) -> Option<Stack> {
     let tensors = || stack.iter().flat_map(Value::tensors);
+    let is_large_size = |value: &Value| matches!(value, Value::Int(size) if *size >= LARGE as i64);
+    let makes_all = tensors().next().is_none();
+    let is_large = if makes_all { stack.iter().any(is_large_size) } else { tensors().any(is_large) };
     let local = local_key_sets();
+    let backend = if makes_all { KeySet::EMPTY } else { KeySet::of_backend(Backend::CPU) };
     let is_plain = (local.included - PLAIN - WATCHED).is_empty()
         && local.excluded.has_all(LocalKeySets::DEFAULT.excluded)
-        && keys - USUAL == KeySet::of_backend(Backend::CPU);
+        && keys - USUAL == backend;
     let is_recorded = is_grad_enabled() && tensors().any(Tensor::requires_grad);
-    if !is_plain || is_recorded || !tensors().any(is_large) || !Dispatcher::global().has_builtins_only() {
+    if !is_plain || is_recorded || !is_large || !Dispatcher::global().has_builtins_only() {
         return None;
     }
     (RUNNER.get()?)(operator, kernel, stack)
