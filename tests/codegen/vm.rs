@@ -477,7 +477,7 @@ fn run_blocks(program: &VmProgram, geometry: &Geometry, pointers: Pointers<'_>, 
 
 #[test]
 fn random_kernels_have_the_interpreters_bits() {
-    seeds(150, 600).for_each(check);
+    seeds(150, 300).for_each(check);
 }
 
 /// Rows with so many partial results that each is finished before the next begins.
