@@ -48,6 +48,7 @@ class Explain:
     kernels_after: int
     bytes_before: int
     bytes_after: int
+    peak_bytes: int
     eager: str | None
     def to_json(self) -> str: ...
     def to_html(self) -> str: ...

@@ -291,6 +291,12 @@ impl PyExplain {
         self.0.bytes_after
     }
 
+    /// The most bytes that values of a call take at a time. Results count, inputs do not.
+    #[getter]
+    fn peak_bytes(&self) -> usize {
+        self.0.peak_bytes
+    }
+
     /// Why the function runs eagerly, or `None`.
     #[getter]
     fn eager(&self) -> Option<String> {

@@ -74,6 +74,12 @@ impl Executable {
         self.schedule.launches_by_kernel()
     }
 
+    /// The most bytes that values of a run take at a time: outputs count, inputs do not, nor does what a step allocates
+    /// for itself.
+    pub fn peak_bytes(&self) -> usize {
+        self.schedule.peak_bytes()
+    }
+
     /// Makes every launch use the code that it would get once it is called often.
     pub fn warm(&self) {
         if self.on_device.is_some() {

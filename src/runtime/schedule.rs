@@ -9,6 +9,7 @@ use crate::device::{Device, Shared};
 use crate::error::{Error, Result};
 use crate::ir::TensorType;
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// The actions of an executable.
 pub(super) struct Schedule {
@@ -79,6 +80,29 @@ impl Schedule {
             false => slots[slot].array().clone(),
         };
         self.outputs.iter().map(take).collect()
+    }
+
+    /// The most bytes that values of a run take at a time: outputs count, inputs do not. Scratch memory of a step for
+    /// itself is not known here.
+    pub(super) fn peak_bytes(&self) -> usize {
+        // The memory in each slot, with the number of slots that hold it.
+        let mut held: Vec<Option<Rc<usize>>> = vec![None; self.n_slots];
+        let (mut live, mut peak) = (0, 0);
+        for action in &self.actions {
+            match action {
+                Action::Allocate(slot, ty) | Action::Scratch(slot, ty) | Action::Product { to: slot, ty, .. } => {
+                    held[slot.index()] = Some(Rc::new(ty.bytes()));
+                    live += ty.bytes();
+                    peak = peak.max(live);
+                }
+                Action::Alias { from, to, .. } => held[to.index()] = held[from.index()].clone(),
+                Action::Release(slot) => {
+                    live -= held[slot.index()].take().and_then(Rc::into_inner).unwrap_or(0);
+                }
+                Action::Launch(_) | Action::Routine { .. } | Action::Blocks(_) => {}
+            }
+        }
+        peak
     }
 
     /// The inputs, with copies of those that it writes to.

@@ -54,9 +54,11 @@ impl Explain {
         let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
         writeln!(
             out,
-            "<p>{} of traffic op by op, {} fused ({percent:.0} %). Planned in {}, compiled in {}.</p>",
+            "<p>{} of traffic op by op, {} fused ({percent:.0} %). At most {} allocated at a time. Planned in {}, \
+             compiled in {}.</p>",
             Bytes(self.bytes_before),
             Bytes(self.bytes_after),
+            Bytes(self.peak_bytes),
             time(self.plan_time),
             time(self.compile_time)
         )?;

@@ -35,6 +35,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("eager", option(explain.eager.as_ref(), reason)),
         ("kernels", before_after(explain.kernels_before, explain.kernels_after)),
         ("bytes", before_after(explain.bytes_before, explain.bytes_after)),
+        ("peak_bytes", count(explain.peak_bytes)),
         ("modelled_ns", nanoseconds(explain.modelled_time())),
         ("rates", rates(&explain.calibration)),
         ("replay", option(explain.replay.as_ref(), replay)),

@@ -50,6 +50,9 @@ pub struct Explain {
     pub bytes_before: usize,
     /// The bytes that kernels and copies move.
     pub bytes_after: usize,
+    /// The most bytes that values of a call take at a time: results count, inputs do not, nor does scratch memory of
+    /// kernels. For a function in several segments, those of the greatest one.
+    pub peak_bytes: usize,
     /// The kernels, in execution order.
     pub groups: Vec<Group>,
     /// The copies that a call makes after its kernels.

@@ -36,6 +36,7 @@ impl Explain {
             kernels_after: sum(|report| report.kernels_after),
             bytes_before: sum(|report| report.bytes_before),
             bytes_after: sum(|report| report.bytes_after),
+            peak_bytes: segments.iter().map(|segment| segment.report.peak_bytes).max().unwrap_or(0),
             calibration: segments[0].report.calibration.clone(),
             plan_time,
             compile_time,

@@ -21,6 +21,7 @@ impl fmt::Display for Explain {
         let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
         writeln!(f, "{}", self.totals())?;
         writeln!(f, "{} bytes unfused, {} fused ({percent:.0} %)", self.bytes_before, self.bytes_after)?;
+        writeln!(f, "at most {} bytes allocated at a time", self.peak_bytes)?;
         let source = &self.calibration.source;
         writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;

@@ -47,21 +47,25 @@ fn all_segments_are_shown_with_what_broke_between_them() -> Result<()> {
     expect![[r#"
         3 segments: 8 ops in 3 kernels
         1852 bytes unfused, 820 fused (44 %)
+        at most 160 bytes allocated at a time
         segment 1 of 3:
         3 ops in 1 kernel
         652 bytes unfused, 260 fused (40 %)
+        at most 132 bytes allocated at a time
         kernel 0  reads 128, writes 132 bytes: mul, tanh, amax at tests/compile/explain/segments.rs:13, 14
         graph break: item reads a value while the function is traced; at tests/compile/explain/segments.rs:14
         hint: keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part
         segment 2 of 3:
         3 ops in 1 kernel
         680 bytes unfused, 296 fused (44 %)
+        at most 160 bytes allocated at a time
         kernel 0  reads 136, writes 160 bytes: div, exp, amin at tests/compile/explain/segments.rs:15, 16
         graph break: to_vec reads a value while the function is traced; at tests/compile/explain/segments.rs:16
         hint: keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part
         segment 3 of 3:
         2 ops in 1 kernel
         520 bytes unfused, 264 fused (51 %)
+        at most 128 bytes allocated at a time
         kernel 0  reads 136, writes 128 bytes: sub, relu at tests/compile/explain/segments.rs:17
     "#]]
     .assert_eq(&text);
