@@ -16,6 +16,7 @@ pub(crate) mod gradcheck;
 mod handle;
 mod hook;
 pub(crate) mod inplace_or_view;
+pub(crate) mod kept_values;
 pub(crate) mod kernel;
 mod meta;
 mod node;

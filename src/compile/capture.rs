@@ -9,6 +9,7 @@ use super::panics::applied;
 use super::profiled;
 use super::program::Joint;
 use super::spans;
+use crate::autograd::kept_values::keep_values;
 use crate::autograd::{Tape, contributions, reached};
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
@@ -74,6 +75,22 @@ pub(super) fn first<A, F: Function<A>>(
 /// Records the function, and its gradients if they are wanted, in an abstract trace. `before` holds the gradients that
 /// leaves had before a call that has changed them. The plain numbers at the positions `changing` become inputs.
 pub(super) fn on_shapes<A, F: Function<A>>(
+    function: &F,
+    inputs: &Flat,
+    reads: Reads,
+    before: GradientsBefore,
+    changing: &[usize],
+) -> Result<Capture> {
+    let captured = on_shapes_once(function, inputs, reads, before.clone(), changing)?;
+    if !matches!(captured, Err(Reason::NotCaptured(NotCaptured::BackwardEffects))) {
+        return Ok(captured);
+    }
+    // A checkpoint adds to gradients of parameters when it computes again. With all values kept there is none.
+    let _kept = keep_values();
+    on_shapes_once(function, inputs, reads, before, changing)
+}
+
+fn on_shapes_once<A, F: Function<A>>(
     function: &F,
     inputs: &Flat,
     reads: Reads,

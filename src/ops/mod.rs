@@ -30,6 +30,7 @@ pub(crate) mod derivative;
 pub(crate) mod diagonals;
 pub(crate) mod dims;
 pub(crate) mod divisors;
+pub(crate) mod draws;
 pub(crate) mod dropout;
 pub(crate) mod einsum;
 pub(crate) mod element;

@@ -17,6 +17,7 @@ use crate::ir::{Attrs, DType, MemoryFormat, Op, TensorType, random};
 use crate::ops::arguments::{check_storage, count, counts, int, int_list};
 use crate::ops::complex_numbers::of_pairs;
 use crate::ops::composite::Composite;
+use crate::ops::draws::next_key;
 use crate::ops::factories::{laid_out, strides_like};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::observer;
@@ -378,10 +379,10 @@ impl Generator {
 
 /// The key of a random op that takes `n_counters` counters: an i64 tensor of seed and first counter.
 fn draw_key(generator: &Generator, n_counters: u64) -> Result<Tensor> {
-    match observer() {
+    next_key(|| match observer() {
         Some(observer) => observer.draw(generator, n_counters),
         None => key_of(generator.draw(n_counters)),
-    }
+    })
 }
 
 /// A generator's state as the key of random ops.

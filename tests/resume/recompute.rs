@@ -67,6 +67,99 @@ fn a_compiled_step_takes_it_as_a_part() -> Result<()> {
     Ok(())
 }
 
+/// A training step of some blocks with dropout, each of which is computed again if `recomputes` holds.
+fn step_of(blocks: &[Sequential], recomputes: bool) -> impl Fn(&Tensor) -> Result<Vec<Tensor>> + use<> {
+    let blocks = blocks.to_vec();
+    move |x: &Tensor| {
+        let mut hidden = x.clone();
+        for block in &blocks {
+            let own = block.clone();
+            let added = match recomputes {
+                true => checkpoint(move |x| Ok(vec![own.forward(&x[0])?]), &[&hidden])?.remove(0),
+                false => own.forward(&hidden)?,
+            };
+            hidden = hidden.add(&added)?;
+        }
+        let loss = hidden.square()?.mean_all()?;
+        loss.backward()?;
+        let parameters = blocks.iter().flat_map(Module::parameters).collect::<Vec<_>>();
+        let gradients = parameters.iter().map(|parameter| parameter.grad().expect("it has one"));
+        let results = gradients.map(|gradient| gradient.mul(1.0)).collect::<Result<Vec<_>>>()?;
+        parameters.iter().try_for_each(|parameter| parameter.set_grad(None))?;
+        Ok([vec![loss.detach()?], results].concat())
+    }
+}
+
+#[test]
+fn a_compiled_step_takes_less_memory_and_keeps_its_bits() -> Result<()> {
+    let _draws = crate::draws();
+    let block = || {
+        Ok(Sequential::new()
+            .with(Linear::new(32, 128)?)
+            .with(Tanh {})
+            .with(Dropout::new(0.2))
+            .with(Linear::new(128, 32)?))
+    };
+    let blocks = (0..6).map(|_| block()).collect::<Result<Vec<Sequential>>>()?;
+    let x = Tensor::randn(&[256, 32], DType::F32)?;
+    x.set_requires_grad(true)?;
+    let compiled = [false, true].map(|recomputes| compile(step_of(&blocks, recomputes)));
+    for _ in 0..2 {
+        manual_seed(5);
+        let expected = step_of(&blocks, false)(&x)?;
+        x.set_grad(None)?;
+        for step in &compiled {
+            manual_seed(5);
+            let found = step.call(&x)?;
+            x.set_grad(None)?;
+            assert_eq!(step.counts().eager, 0, "{}", step.explain());
+            assert_eq!(found.len(), expected.len());
+            found.iter().zip(&expected).for_each(|(found, expected)| same("loss and gradients", found, expected));
+        }
+    }
+    let [kept, again] = compiled.each_ref().map(|step| step.explain().peak_bytes);
+    // One hidden layer of a block is 131,072 bytes, and tanh and dropout keep more than one.
+    assert!(again + 4 * 131_072 < kept, "{again} bytes with checkpoints, {kept} without");
+    Ok(())
+}
+
+#[test]
+fn a_compiled_function_recomputes_in_a_later_backward_pass() -> Result<()> {
+    let _draws = crate::draws();
+    let model =
+        Sequential::new().with(Linear::new(16, 64)?).with(Tanh {}).with(Dropout::new(0.3)).with(Linear::new(64, 16)?);
+    let forward = |recomputes: bool| {
+        let model = model.clone();
+        move |x: &Tensor| -> Result<Tensor> {
+            let own = model.clone();
+            match recomputes {
+                true => checkpoint(move |x| Ok(vec![own.forward(&x[0])?]), &[x])?.remove(0).square(),
+                false => own.forward(x)?.square(),
+            }
+        }
+    };
+    let compiled = compile(forward(true));
+    let plain = forward(false);
+    let run = |call: &dyn Fn(&Tensor) -> Result<Tensor>| -> Result<Vec<Tensor>> {
+        manual_seed(3);
+        model.zero_grad()?;
+        let x = Tensor::ones(&[300, 16], DType::F32)?;
+        x.set_requires_grad(true)?;
+        let y = call(&x)?;
+        y.sum_all()?.backward()?;
+        let gradients = model.parameters().iter().filter_map(Tensor::grad).collect::<Vec<_>>();
+        Ok([vec![y.detach()?, x.grad().expect("it has one")], gradients].concat())
+    };
+    for call in 0..3 {
+        let expected = run(&|x| plain(x))?;
+        let found = run(&|x| compiled.call(x))?;
+        assert_eq!(found.len(), 6);
+        found.iter().zip(&expected).for_each(|(found, expected)| same(&format!("call {call}"), found, expected));
+    }
+    assert_eq!(compiled.counts().eager, 0, "{}", compiled.explain());
+    Ok(())
+}
+
 #[test]
 fn gradients_of_gradients_are_refused() -> Result<()> {
     let _draws = crate::draws();

@@ -24,6 +24,7 @@ use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{DType, NodeId, TensorType};
+use crate::ops::draws;
 use crate::ops::element::number_of;
 use crate::ops::mutation::check_target;
 use crate::ops::random::key_of;
@@ -209,6 +210,7 @@ fn trace_by<R>(
     BREAK.take();
     RECORDING.set(Some(recording));
     let session = Session;
+    let _own_draws = draws::apart();
     let result = {
         let _tracing = include(DispatchKey::Tracer);
         function(&handles)?

@@ -3,6 +3,7 @@
 use crate::device::{Device, Generator, GeneratorState};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Graph, Scalar, Strides};
+use crate::ops::draws::next_key;
 use crate::ops::random::{key_of, start_of};
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::transforms::tracer::aliases::OutputAlias;
@@ -123,7 +124,7 @@ impl Lifted {
                 })
             }
             Lifted::Tensor(tensor) | Lifted::Number(tensor) => Ok(Cow::Borrowed(tensor)),
-            Lifted::Draw { generator, n_counters } => key_of(generator.draw(*n_counters)).map(Cow::Owned),
+            Lifted::Draw { generator, n_counters } => next_key(|| key_of(generator.draw(*n_counters))).map(Cow::Owned),
             Lifted::Declared | Lifted::Result { .. } => {
                 Err(Error::Internal { message: "a declared input was not handed in".into() })
             }
