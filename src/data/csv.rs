@@ -3,6 +3,8 @@
 //! A file is a rectangle of numbers, with columns of words where the caller says so. A cell that is neither is an error
 //! with its line, because a wrong number is worse than none.
 
+use crate::data::table::other_dtype;
+pub use crate::data::table::{Classes, Table};
 use crate::error::{Error, Result};
 use crate::formats::file::fail;
 use crate::ir::DType;
@@ -35,46 +37,8 @@ impl Default for CsvOptions {
     }
 }
 
-/// A table: numbers by row and column, and columns of words.
-///
-/// ```
-/// use opfuse::Result;
-/// use opfuse::data::csv::{CsvOptions, Table};
-///
-/// # fn main() -> Result<()> {
-/// let path = std::env::temp_dir().join(format!("opfuse-{}.csv", std::process::id()));
-/// # std::fs::write(&path, "length,width,species\n5.1,3.5,setosa\n6.2,2.9,virginica\n").expect("it is writable");
-/// let table = Table::read(&path, &CsvOptions { classes: vec!["species".into()], ..CsvOptions::default() })?;
-/// assert_eq!(table.columns(&["width"])?.to_vec2::<f32>()?, [[3.5], [2.9]]);
-/// assert_eq!(table.class("species")?.words, ["setosa", "virginica"]);
-/// assert_eq!(table.class("species")?.numbers.to_vec::<i64>()?, [0, 1]);
-/// # std::fs::remove_file(path).ok();
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-pub struct Table {
-    /// The names of the columns of numbers.
-    pub names: Vec<String>,
-    /// The numbers, `(rows, columns)`.
-    pub numbers: Tensor,
-    /// The columns of words.
-    pub classes: Vec<Classes>,
-}
-
-/// A column of words, as numbers.
-#[derive(Debug, Clone)]
-pub struct Classes {
-    /// The name of the column.
-    pub name: String,
-    /// Each word once, sorted.
-    pub words: Vec<String>,
-    /// The place of each row's word in `words`.
-    pub numbers: Tensor,
-}
-
 impl Table {
-    /// Reads a file.
+    /// Reads a file of comma-separated values.
     ///
     /// # Errors
     /// If the file cannot be read, a row has another number of cells than the first, a cell is no number, or a named
@@ -85,47 +49,9 @@ impl Table {
             DType::F32 => Source::open(path, options)?.table::<f32>(|number| number as f32),
             DType::F64 => Source::open(path, options)?.table::<f64>(|number| number),
             DType::I64 => Source::open(path, options)?.table::<i64>(|number| number as i64),
-            DType::Bool
-            | DType::U8
-            | DType::I8
-            | DType::I16
-            | DType::I32
-            | DType::F16
-            | DType::BF16
-            | DType::Complex64
-            | DType::Complex128 => {
-                let hint = "read one of these, and convert it with to_dtype";
-                Err(Error::dtype("Table::read", options.dtype, "f32, f64 or i64", hint))
-            }
+            other => Err(other_dtype("Table::read", other)),
         }
     }
-
-    /// Some columns of numbers in this order, `(rows, names.len())`.
-    ///
-    /// # Errors
-    /// If a column is not there.
-    pub fn columns(&self, names: &[&str]) -> Result<Tensor> {
-        let place = |name: &&str| {
-            let found = self.names.iter().position(|own| own == name);
-            found.map(|at| at as i64).ok_or_else(|| missing(name, self.names.iter()))
-        };
-        let places = names.iter().map(place).collect::<Result<Vec<i64>>>()?;
-        self.numbers.index_select(1, &Tensor::from_slice(&places, &[places.len()])?)
-    }
-
-    /// A column of words.
-    ///
-    /// # Errors
-    /// If it is not there.
-    pub fn class(&self, name: &str) -> Result<&Classes> {
-        let found = self.classes.iter().find(|column| column.name == name);
-        found.ok_or_else(|| missing(name, self.classes.iter().map(|column| &column.name)))
-    }
-}
-
-fn missing<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Error {
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    Error::argument("Table", format!("there is no column {name:?} of this kind; there are {names:?}"))
 }
 
 /// A file that is being read.
@@ -223,15 +149,5 @@ impl<'a> Source<'a> {
             format!("column {column:?} has {cell:?}, which is no {dtype}; name columns of words in `classes`")
         };
         cell.parse().map_err(|_| self.fail(line, what()))
-    }
-}
-
-impl Classes {
-    fn of(name: &str, cells: &[String]) -> Result<Classes> {
-        let words: Vec<String> = cells.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
-        let place = |cell: &String| words.binary_search(cell).map_or(0, |at| at as i64);
-        let numbers: Vec<i64> = cells.iter().map(place).collect();
-        let numbers = Tensor::from_slice(&numbers, &[numbers.len()])?;
-        Ok(Classes { name: name.to_owned(), words, numbers })
     }
 }

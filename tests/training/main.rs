@@ -7,6 +7,8 @@ mod guide;
 mod losses;
 mod modules;
 mod optimizers;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod readers;
 mod recorded;
 mod trajectories;
