@@ -107,7 +107,8 @@ impl Operator {
     #[inline]
     fn dispatch<'a, A: Args<'a>, R: Returns>(&self, origin: Origin, keys: KeySet, arguments: A) -> Result<R> {
         let kernel = self.kernel(keys);
-        let is_large = || arguments.key_set() == KeySet::EMPTY || arguments.any_tensor(whole::is_large);
+        // A call without tensors may make a large one.
+        let is_large = || arguments.any_tensor(whole::is_large) || !arguments.any_tensor(|_| true);
         let may_be_whole = kernel.is_some_and(Kernel::is_tried_whole) && is_large();
         if !may_be_whole
             && let Some(entered) = kernel.and_then(Kernel::enter)

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// What happens to the keys of a running function.
-pub(crate) enum Scope {
+enum Scope {
     /// They are noted.
     Noted(Vec<Tensor>),
     /// They are those of an earlier run.

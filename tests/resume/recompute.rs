@@ -119,7 +119,7 @@ fn a_compiled_step_takes_less_memory_and_keeps_its_bits() -> Result<()> {
     }
     let [kept, again] = compiled.each_ref().map(|step| step.explain().peak_bytes);
     // One hidden layer of a block is 131,072 bytes, and tanh and dropout keep more than one.
-    assert!(again + 4 * 131_072 < kept, "{again} bytes with checkpoints, {kept} without");
+    assert!(again + 4 * 131_072 < kept && 2 * again < kept, "{again} bytes with checkpoints, {kept} without");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Parquet files that PyArrow wrote (`scripts/record_parquet.py`): values, missing ones, every compression, and what is
 //! refused.
 
+use crate::readers::Scratch;
 use opfuse::data::parquet::{ParquetOptions, Table};
 use opfuse::{DType, Result};
 use std::path::PathBuf;
@@ -68,9 +69,7 @@ fn errors_name_the_file_and_the_column() {
 
 #[test]
 fn damaged_files_are_errors() -> std::io::Result<()> {
-    let folder = std::env::temp_dir().join(format!("opfuse-parquet-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("damaged.parquet");
+    let scratch = Scratch::new("parquet");
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = |n: usize| {
         state ^= state << 13;
@@ -88,8 +87,10 @@ fn damaged_files_are_errors() -> std::io::Result<()> {
         if case % 5 == 0 {
             bytes.truncate(below(bytes.len()));
         }
-        std::fs::write(&path, bytes)?;
-        match Table::read_parquet(&path, &ParquetOptions { empty: Some(0.0), ..of(&[]) }) {
+        match Table::read_parquet(
+            scratch.write("damaged.parquet", bytes),
+            &ParquetOptions { empty: Some(0.0), ..of(&[]) },
+        ) {
             Ok(_) => n_read += 1,
             Err(error) => {
                 assert!(error.to_string().contains("damaged.parquet"), "{error}");
@@ -98,5 +99,5 @@ fn damaged_files_are_errors() -> std::io::Result<()> {
         }
     }
     assert!(n_refused > 500, "{n_read} files were read, and {n_refused} refused");
-    std::fs::remove_dir_all(folder)
+    Ok(())
 }

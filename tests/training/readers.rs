@@ -1,21 +1,21 @@
 //! Readers of files: tables of comma-separated values and images, and errors that say where.
 
-#[cfg(any(feature = "csv", feature = "images"))]
+#[cfg(any(feature = "csv", feature = "images", feature = "parquet"))]
 use std::path::{Path, PathBuf};
 
 /// A folder that is removed at the end.
-#[cfg(any(feature = "csv", feature = "images"))]
-struct Scratch(PathBuf);
+#[cfg(any(feature = "csv", feature = "images", feature = "parquet"))]
+pub(crate) struct Scratch(PathBuf);
 
-#[cfg(any(feature = "csv", feature = "images"))]
+#[cfg(any(feature = "csv", feature = "images", feature = "parquet"))]
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
         let folder = std::env::temp_dir().join(format!("opfuse-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder can be made");
         Scratch(folder)
     }
 
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).expect("the folder can be made");
         std::fs::write(&path, bytes).expect("the file can be written");
@@ -23,7 +23,7 @@ impl Scratch {
     }
 }
 
-#[cfg(any(feature = "csv", feature = "images"))]
+#[cfg(any(feature = "csv", feature = "images", feature = "parquet"))]
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
