@@ -61,7 +61,7 @@ floor!(
 );
 floor!(
     /// Capture, guards, the pipeline.
-    compile: backoff calibration compiled guard options passes_page pipeline
+    compile: backoff calibration compiled guard options passes_page pipeline repro
 );
 
 /// Switches.

@@ -167,6 +167,25 @@ impl PyCompiled {
         PyExplain(py.detach(|| self.compiled.explain()))
     }
 
+    /// Compares the compiled graph for these arguments with its eager calls. The smallest graph that still differs, as
+    /// text with the values of its inputs, or None if all bits are equal.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn minimize(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<String>> {
+        let mut state = State::default();
+        if self.is_watched {
+            state.add_function(&self.function.get(py)?)?;
+        }
+        let inputs = flatten_call(args, kwargs, state)?;
+        forget_kept();
+        let found = py.detach(|| self.compiled.minimize(&inputs)).or_raise(py)?;
+        Ok(found.map(|repro| repro.to_string()))
+    }
+
     /// The graph breaks so far: `(reason, count)` each.
     fn breaks(&self) -> Vec<(String, u64)> {
         self.compiled.breaks().iter().map(|found| (found.reason.to_string(), found.count)).collect()

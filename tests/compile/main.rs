@@ -8,6 +8,7 @@ mod control_flow;
 mod error_places;
 mod explain;
 mod functions;
+mod minimize;
 mod places;
 mod profile;
 #[path = "../common/unplaced.rs"]
