@@ -11,8 +11,8 @@ use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
 use crate::error::Reason;
-use crate::ir::DType;
 use crate::ir::scalar::Func;
+use crate::ir::{Combine, DType};
 use std::fmt;
 
 /// A way to make running code.
@@ -88,7 +88,8 @@ impl Tier {
             let runs = |level| !jumps && is_for_x64_along_rows(level, kernel, geometry);
             return if x64::Level::best().is_some_and(runs) { Tier::X64 } else { Tier::Vm };
         }
-        let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && !gathers && !has_indices;
+        let is_plain = !gathers && !has_indices && !folds_indices(kernel);
+        let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && is_plain;
         if is_single || jumps {
             return Tier::Vm;
         }
@@ -131,12 +132,25 @@ const LEAST_WORK: usize = 1 << 15;
 fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let is_long = geometry.n_rows() == 1 || geometry.inner.last().is_some_and(|&lanes| lanes >= LONG_ANGLES);
     let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
-    // The vm spreads the blocks of a few long rows over threads.
-    let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
+    // The vm spreads the blocks of a few long rows over threads, and does nothing else as fast as machine code.
+    let is_fold_alone = kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row)
+        && kernel.passes().into_iter().max() == Some(1);
+    let few_rows = is_fold_alone && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
     !(is_long && has_angles(kernel) && !native::skips_reduction(kernel))
         && one_line
         && !few_rows
-        && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
+        && has_code(level, kernel, geometry)
+}
+
+/// Whether there is code for the accesses of a launch, or for copies of them. Where a copy is all there is to do, the
+/// vm does it, unless it is a transpose.
+fn has_code(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
+    let is_copy = kernel.insts.iter().all(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_)));
+    if is_copy && transposed(kernel, geometry).is_empty() {
+        return x64::declined(level, kernel, &geometry.classes(kernel)).is_none();
+    }
+    let of_copies = native::classes_of_codes(level.deinterleave(), kernel, geometry);
+    of_copies.iter().any(|classes| x64::declined(level, kernel, classes).is_none())
 }
 
 /// Whether machine code for wide vectors runs the kernel faster than the vm, with vectors along the rows.
@@ -152,6 +166,12 @@ fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry
 fn has_angles(kernel: &Kernel) -> bool {
     let is_angle = |kind: &Kind| matches!(kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan));
     kernel.insts.iter().any(|inst| is_angle(&inst.kind))
+}
+
+/// Whether a fold is one of indices, as argmax. The vm takes several times longer for it, on rows of any length
+/// (`scripts/sweep.sh --only argmax`).
+fn folds_indices(kernel: &Kernel) -> bool {
+    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(Combine::ArgMax | Combine::ArgMin)))
 }
 
 fn has_gathers(kernel: &Kernel) -> bool {

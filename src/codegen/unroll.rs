@@ -15,8 +15,8 @@
 
 use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row, is_dense};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
+use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
-use crate::ir::{Combine, DType};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -122,8 +122,7 @@ fn has_columns(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: &[Acc
     let count: usize = inner.iter().product();
     let is_near = |access: &Access, bytes: usize| {
         let (stride, is_still) = (access.rows[lanes], access.inner.iter().all(|&stride| stride == 0));
-        let is_wide =
-            matches!(bytes, 4 | 8) && is_dense(inner.iter().zip(&access.inner), bytes) && stride <= MAX_COLUMN_STRIDE;
+        let is_wide = is_dense(inner.iter().zip(&access.inner), bytes) && stride <= MAX_COLUMN_STRIDE;
         stride == 0 || is_still && (stride == bytes || bytes >= 4 && stride <= MAX_STRIDE) || is_wide
     };
     // A divergence of rows of 30 elements, with two logarithms of each, takes longer unrolled.
@@ -188,16 +187,7 @@ fn is_smooth(kernel: &Kernel, count: usize, rows: &[usize], operands: &[Access],
     let strides: Vec<SmallVec<[usize; 6]>> =
         operands.iter().map(|access| order.iter().map(|&at| access.rows[at]).collect()).collect();
     let each = kernel.operands.iter().zip(&strides).flat_map(|(operand, strides)| [(operand, &strides[..]); 2]);
-    is_transposed(first, operands, kernel, lanes) && dense_row(&sizes, &each.collect::<Vec<_>>()).is_some()
-}
-
-/// Whether what is read and written has four or eight bytes, which vectors transpose.
-fn is_transposed(first: &Access, operands: &[Access], kernel: &Kernel, lanes: usize) -> bool {
-    let mut moving = operands.iter().zip(&kernel.operands).filter(|(access, _)| access.rows[lanes] != 0);
-    let has_width = |dtype: DType| matches!(dtype.size(), 4 | 8);
-    first.rows[lanes] <= CACHE_LINE
-        && kernel.outputs.iter().all(|output| has_width(output.dtype))
-        && moving.all(|(_, operand)| operand.source == Source::Iota || has_width(operand.dtype))
+    first.rows[lanes] <= CACHE_LINE && dense_row(&sizes, &each.collect::<Vec<_>>()).is_some()
 }
 
 /// An inner element of a row that is unrolled.
@@ -413,6 +403,7 @@ mod tests {
     use crate::codegen::interp;
     use crate::codegen::kernel::Output;
     use crate::codegen::launch::Faults;
+    use crate::ir::DType;
 
     const ROWS: usize = 7;
 

@@ -1,12 +1,16 @@
 //! A kernel whose vectors run along the inner loop.
+//!
+//! A tier may make no code for strided accesses, as AVX2 for strided outputs, and none for strided elements of one or
+//! two bytes. It may still make code for copies of these. Launches that have such copies then run on them, and others
+//! in the interpreter.
 
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
 use super::codes::Codes;
-use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved};
+use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved, surely_deinterleaved};
 use super::gathered::{self, gathered};
 use super::gathers;
-use super::launch;
+use super::launch::{self, LaunchShape};
 use super::packed::Packed;
 use super::short_rows::{self, short_rows};
 use super::staged::StagedCode;
@@ -14,10 +18,11 @@ use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
-use crate::codegen::kernel::{Kernel, Operand, Source};
+use crate::codegen::kernel::{Kernel, Kind, Operand, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
+use smallvec::{SmallVec, smallvec};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
@@ -26,7 +31,14 @@ const PACKED_LANES: RangeInclusive<usize> = 16..=1 << 16;
 
 /// A kernel compiled for one set of access classes.
 pub(super) struct AlongInner {
-    codes: Codes,
+    /// The tier's compiler.
+    compile: Compile,
+    /// The classes of the kernel's accesses, operands first.
+    classes: SmallVec<[Class; 8]>,
+    /// What a launch must know.
+    shape: LaunchShape,
+    /// The code for these accesses. None if there is code for copies alone.
+    plain: Option<Codes>,
     /// Whether outputs may be written with non-temporal stores.
     is_streaming: bool,
     /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
@@ -50,15 +62,26 @@ impl AlongInner {
         classes: &[Class],
         deinterleave: Deinterleave,
     ) -> Result<AlongInner, Reason> {
+        let (shape, plain, deinterleaved) = match Codes::new(compile, kernel, classes, Rows::Whole) {
+            Ok(plain) => (plain.shape.clone(), Some(plain), OnceLock::new()),
+            Err(reason) => {
+                let slots = strided(kernel, classes);
+                let copied = StagedCode::compile(compile, kernel, classes, &slots, Rows::Whole).map_err(|_| reason)?;
+                (copied.codes.shape.clone(), None, OnceLock::from(Some(copied)))
+            }
+        };
         Ok(AlongInner {
-            codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
+            compile,
+            classes: classes.into(),
+            shape,
+            plain,
             is_streaming,
             kernel: kernel.clone(),
             packed: OnceLock::new(),
             transposed: OnceLock::new(),
             gathered: OnceLock::new(),
             deinterleave,
-            deinterleaved: OnceLock::new(),
+            deinterleaved,
             short_rows: OnceLock::new(),
             interpreted: OnceLock::new(),
         })
@@ -66,7 +89,7 @@ impl AlongInner {
 
     /// Bytes of machine code and constants.
     pub(super) fn code_bytes(&self) -> usize {
-        self.codes.n_bytes()
+        self.plain.as_ref().map_or(0, Codes::n_bytes)
     }
 
     /// Runs a part of a launch.
@@ -74,25 +97,24 @@ impl AlongInner {
     /// # Safety
     /// As for [`super::NativeProgram::run`].
     pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
-        let gathers = !self.codes.shape.gathers.is_empty();
-        let is_packed =
-            self.codes.shape.has_folds && (geometry.inner.len() > 1 || !gathers && self.packs_near(geometry));
+        let gathers = !self.shape.gathers.is_empty();
+        let is_packed = is_packed(&self.kernel, &self.classes, geometry);
         if gathers && (is_packed || gathers::has_empty(geometry)) {
             // SAFETY: passed on from the caller.
             return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
         }
         if is_packed {
             let compile = || {
-                Packed::compile(self.codes.compile, &self.kernel)
+                Packed::compile(self.compile, &self.kernel)
                     .expect("a kernel that compiled does so for simpler accesses")
             };
             // SAFETY: passed on from the caller.
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }
         let kernel = &self.kernel;
-        let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
+        let is_streamed = self.is_streaming && is_streamed(kernel, &self.classes, geometry, pointers, part);
         let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
-        if self.codes.classes.contains(&Class::Strided) {
+        if self.classes.contains(&Class::Strided) {
             let rows = if kernel.has_folds() { Rows::Whole } else { Rows::Pieces };
             if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), rows) {
                 // A patch of an output is written to a cache.
@@ -125,28 +147,18 @@ impl AlongInner {
             // SAFETY: passed on from the caller.
             return unsafe { short_rows::run(code, staged, launch, pointers, part, faults) };
         }
-        let code = self.codes.storing(stores, kernel);
-        // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
-        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part, faults) }
-    }
-
-    /// Whether the rows of a fold are packed because elements are a few apart: vectors copy faster than they gather.
-    fn packs_near(&self, geometry: &Geometry) -> bool {
-        if !self.codes.classes.contains(&Class::Strided) || !PACKED_LANES.contains(&geometry.n_inner()) {
-            return false;
-        }
-        let is_near = |(operand, access): (&Operand, &Access)| {
-            let bytes = operand.dtype.size();
-            let apart = (geometry.lane_stride(access) as isize).unsigned_abs();
-            operand.source == Source::Iota || geometry.class(access, bytes) != Class::Strided || apart <= NEAR * bytes
+        let Some(plain) = &self.plain else {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
         };
-        self.kernel.operands.iter().zip(&geometry.operands).all(is_near)
+        // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
+        unsafe { launch::run(plain.storing(stores, kernel), &self.shape, geometry, pointers, part, faults) }
     }
 
     /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.
     fn interpreted(&self) -> &VmProgram {
         self.interpreted.get_or_init(|| {
-            VmProgram::compile(&self.kernel, Lanes::Inner, &self.codes.classes).expect("the interpreter takes all")
+            VmProgram::compile(&self.kernel, Lanes::Inner, &self.classes).expect("the interpreter takes all")
         })
     }
 
@@ -160,7 +172,58 @@ impl AlongInner {
         if slots.is_empty() {
             return None;
         }
-        let compile = || StagedCode::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
+        let compile = || StagedCode::compile(self.compile, &self.kernel, &self.classes, slots, rows).ok();
         cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, self.kernel.operands.len()))
     }
+}
+
+/// The operands in memory and the outputs that are strided, whose numbers follow those of the operands.
+fn strided(kernel: &Kernel, classes: &[Class]) -> SmallVec<[usize; 4]> {
+    let is_counted = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == Source::Iota);
+    (0..classes.len()).filter(|&slot| classes[slot] == Class::Strided && !is_counted(slot)).collect()
+}
+
+/// Whether rows of a fold are packed: they have several loops, or their elements are a few apart, because vectors copy
+/// faster than they gather.
+fn is_packed(kernel: &Kernel, classes: &[Class], geometry: &Geometry) -> bool {
+    if !kernel.has_folds() || geometry.inner.len() > 1 {
+        return kernel.has_folds();
+    }
+    if !classes.contains(&Class::Strided) || !PACKED_LANES.contains(&geometry.n_inner()) || has_gathers(kernel) {
+        return false;
+    }
+    let is_near = |(operand, access): (&Operand, &Access)| {
+        let bytes = operand.dtype.size();
+        let apart = (geometry.lane_stride(access) as isize).unsigned_abs();
+        operand.source == Source::Iota || geometry.class(access, bytes) != Class::Strided || apart <= NEAR * bytes
+    };
+    kernel.operands.iter().zip(&geometry.operands).all(is_near)
+}
+
+fn has_gathers(kernel: &Kernel) -> bool {
+    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)))
+}
+
+/// The classes that code for a launch may be compiled for, where `which` operands are deinterleaved: those of its
+/// accesses, and those of the copies that it runs on.
+pub(in crate::codegen) fn classes_of_codes(
+    which: Deinterleave,
+    kernel: &Kernel,
+    geometry: &Geometry,
+) -> SmallVec<[SmallVec<[Class; 8]>; 4]> {
+    let classes = geometry.classes(kernel);
+    let copied = |slots: &[usize]| {
+        let mut classes = classes.clone();
+        slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
+        classes
+    };
+    let mut all = smallvec![classes.clone()];
+    if is_packed(kernel, &classes, geometry) {
+        all.push(copied(&strided(kernel, &classes)));
+    } else if classes.contains(&Class::Strided) {
+        all.push(copied(&transposed(kernel, geometry)));
+        all.push(copied(&gathered(kernel, geometry)));
+        all.push(copied(&surely_deinterleaved(which, kernel, geometry)));
+    }
+    all
 }

@@ -50,10 +50,9 @@ pub(super) fn deinterleaved(
     if which == Deinterleave::Never {
         return SmallVec::new();
     }
-    let is_near = |column: &Column| (column.strides[1] as isize).unsigned_abs() <= NEAR * column.bytes;
     let start = |slot: usize| pointer_of(pointers, kernel.operands.len(), slot);
     staged(kernel, geometry, start, |column, n_neighbours| {
-        which == Deinterleave::Always || n_neighbours >= LEAST_COLUMNS || is_near(column)
+        which == Deinterleave::Always || n_neighbours >= LEAST_COLUMNS || column.is_near()
     })
 }
 
@@ -66,6 +65,19 @@ fn pointer_of(pointers: Pointers<'_>, n_operands: usize, slot: usize) -> usize {
 /// operands have the same memory.
 pub(in crate::codegen) fn wide_columns(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
     staged(kernel, geometry, |_| 0, |_, n_neighbours| n_neighbours >= LEAST_COLUMNS)
+}
+
+/// The operands and outputs of a launch that are copied whatever their memory is.
+pub(in crate::codegen) fn surely_deinterleaved(
+    which: Deinterleave,
+    kernel: &Kernel,
+    geometry: &Geometry,
+) -> SmallVec<[usize; 4]> {
+    match which {
+        Deinterleave::Never => SmallVec::new(),
+        Deinterleave::Near => staged(kernel, geometry, |_| 0, |column, n| n >= LEAST_COLUMNS || column.is_near()),
+        Deinterleave::Always => staged(kernel, geometry, |_| 0, |_, _| true),
+    }
 }
 
 /// The operands and outputs whose elements are apart and that are worth a copy, as they are and by how many neighbours
@@ -126,11 +138,15 @@ struct Column {
 }
 
 impl Column {
+    /// Whether at most every fourth element is one of its own.
+    fn is_near(&self) -> bool {
+        (self.strides[1] as isize).unsigned_abs() <= NEAR * self.bytes
+    }
+
     /// Whether another one is its neighbour in memory, in every row and lane.
     fn is_before(&self, next: &Column) -> bool {
         (self.bytes, self.strides) == (next.bytes, next.strides)
             && next.address == self.address.wrapping_add(self.bytes)
-            && matches!(self.bytes, 4 | 8)
             && self.strides[1].cast_signed() > 0
     }
 }
@@ -226,6 +242,12 @@ unsafe fn all_columns<const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: 
     // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
     unsafe {
         match (patch.bytes, patch.columns) {
+            (1, 2) => columns::<u8, 2, WRITES>(patch, memory, copy),
+            (1, 3) => columns::<u8, 3, WRITES>(patch, memory, copy),
+            (1, _) => columns::<u8, 4, WRITES>(patch, memory, copy),
+            (2, 2) => columns::<u16, 2, WRITES>(patch, memory, copy),
+            (2, 3) => columns::<u16, 3, WRITES>(patch, memory, copy),
+            (2, _) => columns::<u16, 4, WRITES>(patch, memory, copy),
             (4, 2) => columns::<u32, 2, WRITES>(patch, memory, copy),
             (4, 3) => columns::<u32, 3, WRITES>(patch, memory, copy),
             (4, _) => columns::<u32, 4, WRITES>(patch, memory, copy),
@@ -244,6 +266,8 @@ unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, me
         match Isa::best() {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => columns_avx512::<T, N, WRITES>(patch, memory, copy),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => columns_avx2::<T, N, WRITES>(patch, memory, copy),
             _ => columns_of::<T, N, WRITES>(patch, memory, copy),
         }
     }
@@ -254,6 +278,15 @@ unsafe fn columns<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, me
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn columns_avx512<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
+    // SAFETY: passed on from the caller.
+    unsafe { columns_of::<T, N, WRITES>(patch, memory, copy) }
+}
+
+/// # Safety
+/// As for [`columns`], and the processor has these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn columns_avx2<T: Copy, const N: usize, const WRITES: bool>(patch: &Patch, memory: *mut u8, copy: *mut u8) {
     // SAFETY: passed on from the caller.
     unsafe { columns_of::<T, N, WRITES>(patch, memory, copy) }
 }
@@ -324,6 +357,8 @@ unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usiz
         match Isa::best() {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => every_avx512::<T, N>(from, to, lanes),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => every_avx2::<T, N>(from, to, lanes),
             _ => every_of::<T, N>(from, to, lanes),
         }
     }
@@ -334,6 +369,15 @@ unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usiz
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn every_avx512<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe { every_of::<T, N>(from, to, lanes) }
+}
+
+/// # Safety
+/// As for [`every`], and the processor has these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn every_avx2<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
     // SAFETY: passed on from the caller.
     unsafe { every_of::<T, N>(from, to, lanes) }
 }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// What a launch must know of a compiled kernel.
+#[derive(Clone)]
 pub(in crate::codegen) struct LaunchShape {
     /// The operands that are gathered.
     pub(in crate::codegen) gathers: SmallVec<[usize; 2]>,

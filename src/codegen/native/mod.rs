@@ -46,6 +46,7 @@ pub(super) mod sweeps;
 pub(super) mod transpose;
 pub(super) mod transposed;
 
+pub(super) use along_inner::classes_of_codes;
 pub(super) use launch::LaunchShape;
 pub use program::NativeProgram;
 

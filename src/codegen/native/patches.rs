@@ -305,9 +305,9 @@ impl Patch {
         is_next.then_some(apart)
     }
 
-    /// Whether the columns are all those of a matrix of two to four columns, whose elements have four or eight bytes.
+    /// Whether the columns are all those of a matrix of two to four columns.
     pub(super) fn has_all_columns(&self) -> bool {
-        matches!(self.columns, 2..=4) && matches!(self.bytes, 4 | 8) && self.strides[1] == self.columns * self.bytes
+        matches!(self.columns, 2..=4) && self.strides[1] == self.columns * self.bytes
     }
 
     /// Where a row of a column begins in memory, and in the copy.

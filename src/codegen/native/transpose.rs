@@ -1,7 +1,8 @@
 //! Transposes blocks of memory, with vectors where the processor has them.
 //!
 //! A vector takes the same 16 bytes of several lines, one line per 16 bytes of its width. Unpacking four such vectors
-//! gives four rows of neighbouring lanes. Elements of eight bytes are unpacked two by two in the same way.
+//! gives four rows of neighbouring lanes. Elements of eight bytes are unpacked two by two in the same way. Elements of
+//! one and two bytes are unpacked from 8 bytes of each line.
 
 #![allow(unsafe_code, reason = "SIMD moves between raw addresses")]
 
@@ -34,6 +35,10 @@ pub(in crate::codegen) unsafe fn transpose(
             (4, Isa::Avx2) => x86::avx2_words(from, stride, to.cast(), pitch, rows, lanes),
             #[cfg(target_arch = "x86_64")]
             (8, Isa::Avx2) => x86::avx2_doubles(from, stride, to.cast(), pitch, rows, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (2, Isa::Avx512 | Isa::Avx2) => x86::avx2_halves(from, stride, to.cast(), pitch, rows, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (1, Isa::Avx512 | Isa::Avx2) => x86::avx2_bytes(from, stride, to, pitch, rows, lanes),
             (1, _) => one_by_one::<u8>(from, stride, to, pitch, 0..rows, 0..lanes),
             (2, _) => one_by_one::<u16>(from, stride, to.cast(), pitch, 0..rows, 0..lanes),
             (4, _) => one_by_one::<u32>(from, stride, to.cast(), pitch, 0..rows, 0..lanes),
@@ -42,8 +47,8 @@ pub(in crate::codegen) unsafe fn transpose(
     }
 }
 
-/// The reverse of [`transpose`] for elements of four or eight bytes: copies `columns` lines of `lanes` elements,
-/// `pitch` elements apart, to the columns of rows that are `stride` bytes apart. There are at least four columns.
+/// The reverse of [`transpose`]: copies `columns` lines of `lanes` elements, `pitch` elements apart, to the columns of
+/// rows that are `stride` bytes apart. There are at least four columns.
 ///
 /// # Safety
 /// Every element of the lines is alive, and so is every element of the rows, which nothing else uses.
@@ -65,6 +70,10 @@ pub(in crate::codegen) unsafe fn join(
                 (4, Isa::Avx512) => x86::join_words(from.cast(), pitch, to, stride, lanes),
                 #[cfg(target_arch = "x86_64")]
                 (8, Isa::Avx512) => x86::join_doubles(from.cast(), pitch, to, stride, lanes),
+                #[cfg(target_arch = "x86_64")]
+                (2, Isa::Avx512 | Isa::Avx2) => x86::join_halves(from.cast(), pitch, to, stride, lanes),
+                (1, _) => join_four::<u8>(from, pitch, to, stride, 0..lanes),
+                (2, _) => join_four::<u16>(from.cast(), pitch, to, stride, 0..lanes),
                 (4, _) => join_four::<u32>(from.cast(), pitch, to, stride, 0..lanes),
                 _ => join_four::<u64>(from.cast(), pitch, to, stride, 0..lanes),
             }
@@ -181,6 +190,54 @@ mod x86 {
             }
             join_four(from, pitch, to, stride, whole..lanes);
         }
+    }
+
+    /// Four lines as columns of sixteen rows at a time.
+    ///
+    /// # Safety
+    /// As for [`super::join`], for four columns of two bytes; the processor has the features.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn join_halves(from: *const u16, pitch: usize, to: *mut u8, stride: usize, lanes: usize) {
+        let whole = lanes / 16 * 16;
+        // SAFETY: passed on from the caller. Vectors are within whole lanes.
+        unsafe {
+            for lane in (0..whole).step_by(16) {
+                let [a, b, c, d]: [__m256i; 4] =
+                    std::array::from_fn(|column| _mm256_loadu_si256(from.add(column * pitch + lane).cast()));
+                let low = [_mm256_unpacklo_epi16(a, b), _mm256_unpacklo_epi16(c, d)];
+                let high = [_mm256_unpackhi_epi16(a, b), _mm256_unpackhi_epi16(c, d)];
+                // Every 8 bytes are a row: those of the first vector are the rows 0, 1, 8 and 9.
+                let rows = [
+                    _mm256_unpacklo_epi32(low[0], low[1]),
+                    _mm256_unpackhi_epi32(low[0], low[1]),
+                    _mm256_unpacklo_epi32(high[0], high[1]),
+                    _mm256_unpackhi_epi32(high[0], high[1]),
+                ];
+                for (pair, rows) in rows.into_iter().enumerate() {
+                    let halves = [_mm256_castsi256_si128(rows), _mm256_extracti128_si256::<1>(rows)];
+                    for (half, rows) in halves.into_iter().enumerate() {
+                        let row = |nth: usize| {
+                            to.wrapping_add((lane + 8 * half + 2 * pair + nth).wrapping_mul(stride)).cast::<f64>()
+                        };
+                        _mm_storel_pd(row(0), _mm_castsi128_pd(rows));
+                        _mm_storeh_pd(row(1), _mm_castsi128_pd(rows));
+                    }
+                }
+            }
+            join_four(from, pitch, to, stride, whole..lanes);
+        }
+    }
+
+    /// The first 8 bytes of four lines.
+    ///
+    /// # Safety
+    /// They are alive, and the processor has AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn eights(at: *const u8, apart: usize) -> __m256i {
+        let line = |nth: usize| at.wrapping_add(apart.wrapping_mul(nth)).cast();
+        // SAFETY: passed on from the caller.
+        let [a, b, c, d] = unsafe { [0, 1, 2, 3].map(|nth| _mm_loadl_epi64(line(nth))) };
+        _mm256_set_m128i(_mm_unpacklo_epi64(c, d), _mm_unpacklo_epi64(a, b))
     }
 
     /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, which may overlap. Fewer
@@ -307,6 +364,42 @@ mod x86 {
         [_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), _mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d)]
     }, _mm256_storeu_pd);
 
+    transposer!(avx2_halves, "avx2", u16, lanes 16, together 4, |at, apart| eights(at, apart), |parts| {
+        let pairs = [
+            _mm256_unpacklo_epi16(parts[0], parts[1]),
+            _mm256_unpacklo_epi16(parts[2], parts[3]),
+            _mm256_unpackhi_epi16(parts[0], parts[1]),
+            _mm256_unpackhi_epi16(parts[2], parts[3]),
+        ];
+        let [a, b] = [_mm256_unpacklo_epi32(pairs[0], pairs[1]), _mm256_unpacklo_epi32(pairs[2], pairs[3])];
+        let [c, d] = [_mm256_unpackhi_epi32(pairs[0], pairs[1]), _mm256_unpackhi_epi32(pairs[2], pairs[3])];
+        let low = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
+        [low[0], low[1], _mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)]
+    }, _mm256_storeu_si256);
+
+    transposer!(avx2_bytes, "avx2", u8, lanes 32, together 8, |at, apart| eights(at, apart), |parts| {
+        // Interleaves pairs of lines, then fours, then eights; the second eight of lines is in the upper halves.
+        let pairs: [_; 8] = std::array::from_fn(|at| {
+            let (a, b) = (parts[at / 2 * 2], parts[at / 2 * 2 + 1]);
+            if at % 2 == 0 { _mm256_unpacklo_epi8(a, b) } else { _mm256_unpackhi_epi8(a, b) }
+        });
+        // For lines 0 to 3 and 4 to 7 of the first eight: elements 0 to 3, and 4 to 7; then the same of the next eight.
+        let fours: [_; 8] = std::array::from_fn(|at| {
+            let (a, b) = (pairs[at / 4 + at / 2 % 2 * 4], pairs[at / 4 + at / 2 % 2 * 4 + 2]);
+            if at % 2 == 0 { _mm256_unpacklo_epi16(a, b) } else { _mm256_unpackhi_epi16(a, b) }
+        });
+        // Elements 0 and 1, 2 and 3, 4 and 5, 6 and 7 of the first eight lines, and of the next ones.
+        let eights: [_; 8] = std::array::from_fn(|at| {
+            let (a, b) = (fours[at / 4 * 4 + at / 2 % 2], fours[at / 4 * 4 + at / 2 % 2 + 2]);
+            if at % 2 == 0 { _mm256_unpacklo_epi32(a, b) } else { _mm256_unpackhi_epi32(a, b) }
+        });
+        let rows: [_; 8] = std::array::from_fn(|at| {
+            let (a, b) = (eights[at / 2], eights[at / 2 + 4]);
+            if at % 2 == 0 { _mm256_unpacklo_epi64(a, b) } else { _mm256_unpackhi_epi64(a, b) }
+        });
+        rows
+    }, _mm256_storeu_si256);
+
     transposer!(avx2_doubles, "avx2", u64, lanes 4, together 2, |at, apart| {
         let low = _mm256_castpd128_pd256(_mm_loadu_pd(at.cast()));
         _mm256_insertf128_pd::<1>(low, _mm_loadu_pd(at.wrapping_add(apart).cast()))
@@ -344,7 +437,7 @@ mod tests {
                             "{bytes} bytes, {rows} rows, {lanes} lanes, at {row}, {lane}"
                         );
                     }
-                    if !matches!(bytes, 4 | 8) || rows < 4 {
+                    if rows < 4 {
                         continue;
                     }
                     let mut again = vec![0; from.len()];

@@ -84,15 +84,13 @@ fn bytes(kernel: &Kernel, slot: usize) -> usize {
     }
 }
 
-/// Whether vectors may run along folds because all operands and outputs that jump there can be transposed, by vectors.
+/// Whether vectors may run along folds because all operands and outputs that jump there can be transposed.
 pub(in crate::codegen) fn covers_jumps(kernel: &Kernel, geometry: &Geometry) -> bool {
     let slots = transposed(kernel, geometry);
     let is_far = |access: &Access| (geometry.lane_stride(access) as isize).unsigned_abs() > LINE_BYTES;
     let accesses = geometry.operands.iter().chain(&geometry.outputs).enumerate();
     let mut far = accesses.filter(|(_, access)| is_far(access)).map(|(slot, _)| slot);
-    !slots.is_empty()
-        && far.all(|slot| slots.contains(&slot))
-        && slots.iter().all(|&slot| matches!(bytes(kernel, slot), 4 | 8))
+    !slots.is_empty() && far.all(|slot| slots.contains(&slot))
 }
 
 /// How these operands are staged.

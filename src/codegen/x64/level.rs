@@ -5,6 +5,7 @@
 //! vector of all-ones or zero 32-bit lanes, constants are whole vectors in memory, and blends select lanes.
 
 use super::encoder::Width;
+use crate::codegen::native::deinterleaved::Deinterleave;
 use crate::codegen::vm::Isa;
 
 /// An instruction set that code is written for.
@@ -42,6 +43,14 @@ impl Level {
         static BEST: std::sync::OnceLock<Option<Level>> = std::sync::OnceLock::new();
         let allowed = |level: &Level| level.isa() <= Isa::best() && level.is_available();
         *BEST.get_or_init(|| Level::ALL.into_iter().rev().find(allowed))
+    }
+
+    /// Which strided operands and outputs are copied rather than gathered and scattered.
+    pub(in crate::codegen) const fn deinterleave(self) -> Deinterleave {
+        match self {
+            Level::Avx2 => Deinterleave::Always,
+            Level::Avx512 => Deinterleave::Near,
+        }
     }
 
     #[cfg(target_arch = "x86_64")]

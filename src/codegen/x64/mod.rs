@@ -44,7 +44,6 @@ use super::disk;
 use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
-use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
 use super::native::sweeps::Sweeps;
 use super::native::{self, Compile, LaunchShape, Manner, NativeProgram};
@@ -56,17 +55,11 @@ use crate::ir::DType;
 /// # Errors
 /// The reason why this tier declines the kernel, or why this processor cannot run the code.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<NativeProgram, Reason> {
-    let (compile, is_streaming, deinterleave): (Compile, bool, Deinterleave) = match level {
-        Level::Avx2 => (
-            |kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner),
-            is_short(kernel),
-            Deinterleave::Always,
-        ),
-        Level::Avx512 => {
-            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Deinterleave::Near)
-        }
+    let (compile, is_streaming): (Compile, bool) = match level {
+        Level::Avx2 => (|kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner), is_short(kernel)),
+        Level::Avx512 => (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true),
     };
-    NativeProgram::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
+    NativeProgram::new(compile, is_streaming, kernel, lanes, classes, level.deinterleave())
 }
 
 /// Whether the code of a kernel seems to be on disk, so that it need not be compiled.
