@@ -51,7 +51,10 @@ pub(crate) fn explicit(op: Op, args: &[&TensorType], attrs: &[Attr], default: DT
         | Meaning::Overlay
         | Meaning::Routine(_) => return None,
     };
-    let converted = args.iter().enumerate().map(|(index, arg)| Some(index) != mask && !arg.number).collect();
+    let is_operand = |index: usize| Some(index) != mask;
+    // A choice among numbers alone has no tensor to take its dtype from.
+    let numbers = args.iter().enumerate().all(|(index, arg)| !is_operand(index) || arg.number);
+    let converted = args.iter().enumerate().map(|(index, arg)| is_operand(index) && (numbers || !arg.number)).collect();
     Some(Explicit { converted, attrs: attrs.into() })
 }
 
@@ -80,8 +83,8 @@ fn needs_default(rule: Rule, op: Op, args: &[&TensorType], attrs: &[Attr]) -> bo
         | Rule::PromoteNum
         | Rule::PromoteCounting
         | Rule::FloatOnly
-        | Rule::Compare
-        | Rule::Where => is_whole && has_float_number(),
+        | Rule::Compare => is_whole && has_float_number(),
+        Rule::Where => has_float_number() && !promoted().any(|arg| !arg.number && arg.dtype.is_float()),
         Rule::Integral | Rule::Whole | Rule::Predicate | Rule::Masked | Rule::Cast | Rule::Destination => false,
     }
 }

@@ -39,7 +39,10 @@ fn made_explicit(op: Op, below: KeySet, stack: &Stack) -> Result<Option<Tensor>>
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
     let Some(call) = explicit(op, &types, &attrs, default) else { return Ok(None) };
     for (tensor, _) in tensors.iter_mut().zip(&call.converted).filter(|(_, is_converted)| **is_converted) {
-        *tensor = tensor.to_dtype(default)?;
+        *tensor = match tensor.as_number() {
+            Some(number) => Tensor::full(&[], number, default)?,
+            None => tensor.to_dtype(default)?,
+        };
     }
     let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
     redispatch(op, below, &tensors, &call.attrs).map(Some)

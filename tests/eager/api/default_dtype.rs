@@ -32,12 +32,14 @@ fn integers_become_the_default_float_wherever_a_call_needs_one() -> Result<()> {
             x.exp()?,
             x.logsumexp([0], false)?,
             flags.where_(&x, &Tensor::number(0.5)?)?,
+            flags.where_(1.0, -1.0)?,
+            flags.where_(1, 0.5)?,
             flags.add(0.5)?,
             x.sin()?,
         ];
         assert!(found.iter().all(|found| found.dtype() == dtype), "{dtype}: {found:?}");
         // What needs none stays.
-        let kept = [x.add(1)?, x.floor_divide(2)?, x.sum_all()?];
+        let kept = [x.add(1)?, x.floor_divide(2)?, x.sum_all()?, flags.where_(1, 0)?];
         assert!(kept.iter().all(|kept| kept.dtype() == DType::I64), "{dtype}: {kept:?}");
         let half = Tensor::ones(&[3], DType::F16)?;
         assert_eq!(half.mul(0.1)?.dtype(), DType::F16);
@@ -128,5 +130,18 @@ fn gradients_have_the_same_bits_under_any_default_dtype() -> Result<()> {
         x.grad().ok_or_else(|| Error::argument("test", "no gradient"))?.to_vec()
     };
     assert_eq!(gradient(DType::F64)?, gradient(DType::F32)?);
+    Ok(())
+}
+
+#[test]
+fn a_choice_of_numbers_keeps_their_bits() -> Result<()> {
+    let flags = whole()?.gt(2)?;
+    let f = compile(|flags: &Tensor| flags.where_(0.1, -0.1));
+    assert_eq!(f.call(&flags)?.dtype(), DType::F32);
+    let _guard = set_default_dtype(DType::F64)?;
+    for _ in 0..2 {
+        assert_eq!(f.call(&flags)?.to_vec::<f64>()?, [-0.1, 0.1, 0.1]);
+    }
+    assert_eq!(flags.where_(0.1, -0.1)?.to_vec::<f64>()?, [-0.1, 0.1, 0.1]);
     Ok(())
 }
