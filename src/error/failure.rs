@@ -3,12 +3,15 @@
 //! A variant names the operator and the shapes, dtypes or devices involved, and says what to do.
 
 use crate::ir::DType;
+use std::fmt;
 
 /// The result of every fallible public function.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong in a call. After any error every live tensor is intact and the next call works.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+///
+/// Its `Debug` text is its message, because a `main` that returns it prints that.
+#[derive(Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Two shapes cannot be broadcast together.
@@ -202,6 +205,12 @@ pub enum Error {
     },
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// How the place of a recorded call begins.
 const RECORDED: &str = " (recorded ";
 
@@ -282,6 +291,30 @@ impl Error {
             | Error::Called { .. }
             | Error::Panicked { .. }
             | Error::Internal { .. } => None,
+        }
+    }
+
+    /// The name of the variant, such as `Argument`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Broadcast { .. } => "Broadcast",
+            Error::Shape { .. } => "Shape",
+            Error::OutOfRange { .. } => "OutOfRange",
+            Error::Index { .. } => "Index",
+            Error::DType { .. } => "DType",
+            Error::Device { .. } => "Device",
+            Error::NotImplemented { .. } => "NotImplemented",
+            Error::LinearAlgebra { .. } => "LinearAlgebra",
+            Error::Argument { .. } => "Argument",
+            Error::Registration { .. } => "Registration",
+            Error::Parse { .. } => "Parse",
+            Error::Invalid { .. } => "Invalid",
+            Error::File { .. } => "File",
+            Error::OutOfMemory { .. } => "OutOfMemory",
+            Error::Anomaly { .. } => "Anomaly",
+            Error::Called { .. } => "Called",
+            Error::Panicked { .. } => "Panicked",
+            Error::Internal { .. } => "Internal",
         }
     }
 

@@ -476,8 +476,7 @@ fn shown(bits: Result<Vec<u64>>) -> String {
 
 /// The kind of an error, and its text. Compiled calls also say where the call was recorded, which eager calls do not.
 fn shown_error(error: &Error) -> String {
-    let kind = format!("{error:?}");
-    format!("error {}: {}", kind.split([' ', '{']).next().unwrap_or_default(), unplaced(error))
+    format!("error {}: {}", error.kind(), unplaced(error))
 }
 
 /// Whether both are errors of one kind; their texts may name other versions, values or operators.
