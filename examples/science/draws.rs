@@ -3,7 +3,7 @@
 //! A number depends on its counter alone, so all of them are computed at once, in the kernel that uses them. opfuse has
 //! generators of its own (`Tensor::rand`); this one is written out so that two programs can be compared.
 
-use opfuse::{DType, Result, Tensor};
+use opfuse::{Result, Tensor};
 
 const LOW_32_BITS: i64 = 0xFFFF_FFFF;
 
@@ -16,7 +16,7 @@ pub(crate) fn uniform(counter: &Tensor) -> Result<Tensor> {
     let h = h.bitwise_xor(&h.bitwise_right_shift(13)?)?;
     let h = h.mul(0xC2B2_AE35_i64)?.bitwise_and(LOW_32_BITS)?;
     let h = h.bitwise_xor(&h.bitwise_right_shift(16)?)?;
-    h.to_dtype(DType::F64)?.add(0.5)?.mul(0.5f64.powi(32))
+    h.add(0.5)?.mul(0.5f64.powi(32))
 }
 
 /// A normal number for each counter: the quantile of the uniform one.

@@ -4,13 +4,13 @@
 //! Differenzengleichungen der mathematischen Physik" (1928). What SciPy computes is the same by a sine transform, in
 //! which a step multiplies each frequency by a number.
 
-use crate::pictures::{self, Colours};
+use crate::pictures::{self, Colors};
 use crate::run::Run;
 use opfuse::func::{fori_loop, scan_times};
-use opfuse::{DType, Index, Result, Tensor, compile, trim};
+use opfuse::{Index, Result, Tensor, compile, trim};
 
 /// Points of a side, without the edges.
-const SIDE: i64 = 128;
+const SIDE: usize = 128;
 /// `κ dt / h²`: the steps are stable up to a quarter.
 const COURANT: f64 = 0.2;
 const FRAMES: usize = 40;
@@ -35,7 +35,7 @@ fn frames(u: &Tensor) -> Result<Tensor> {
 
 /// A hot ring.
 fn ring() -> Result<Tensor> {
-    let x = Tensor::arange(1, SIDE + 1, 1)?.to_dtype(DType::F64)?.div(SIDE + 1)?;
+    let x = Tensor::linspace(0.0, 1.0, SIDE + 2)?.i(trim(1, 1))?;
     let (y, x) = ((x.unsqueeze(1)? - 0.5)?, (x - 0.4)?);
     let distance = y.square()?.add(&x.square()?)?.sqrt()?;
     ((distance - 0.25)? / 0.04)?.square()?.neg()?.exp()
@@ -52,5 +52,5 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     run.say(format!("{:.1} % of the heat is left after {FRAMES} frames", 100.0 * left));
     let compiled = compile(step);
     run.race("a step", || step(&u), || compiled.call(&u))?;
-    pictures::save_frames(&run.file("heat.png"), &pictures::scaled(&frames, 0.0, 0.7)?, Colours::Hot)
+    pictures::save_frames(&run.file("heat.png"), &pictures::scaled(&frames, 0.0, 0.7)?, Colors::Hot)
 }

@@ -8,11 +8,11 @@
 //! Spontaneous Magnetization of a Two-Dimensional Ising Model" (1952).
 
 use crate::draws::uniform;
-use crate::pictures::{self, Colours};
+use crate::pictures::{self, Colors};
 use crate::plots::{Series, plot};
 use crate::run::Run;
 use opfuse::func::scan;
-use opfuse::{DType, Index, NewAxis, Result, Tensor, compile};
+use opfuse::{DType, NewAxis, Result, Tensor, compile};
 
 const SIDE: usize = 64;
 const SWEEPS: i64 = 300;
@@ -31,7 +31,7 @@ struct Model {
 
 impl Model {
     fn new() -> Result<Model> {
-        let temperatures = Tensor::arange(0, 16, 1)?.to_dtype(DType::F64)?.mul(2.0 / 15.0)?.add(1.5)?;
+        let temperatures = Tensor::linspace(1.5, 3.5, 16)?;
         let beta = temperatures.reciprocal()?.i((.., NewAxis, NewAxis))?;
         let place = Tensor::arange(0, SIDE as i64, 1)?;
         let is_black = place.unsqueeze(1)?.add(&place)?.remainder(2)?.eq(0)?;
@@ -96,6 +96,6 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     )?;
     let side_by_side = opfuse::cat(&[&spins.i(2)?, &spins.i(6)?, &spins.i(8)?, &spins.i(15)?], 1)?;
     let large = side_by_side.repeat_interleave(3, 0)?.repeat_interleave(3, 1)?;
-    let drawn = pictures::scaled(&large.i((NewAxis, Index::step(.., 1)))?, -1.6, 1.6)?;
-    pictures::save_frames(&run.file("ising.png"), &drawn, Colours::Signed)
+    let drawn = pictures::scaled(&large.unsqueeze(0)?, -1.6, 1.6)?;
+    pictures::save_frames(&run.file("ising.png"), &drawn, Colors::Signed)
 }

@@ -1,8 +1,8 @@
 //! A Kalman filter follows a moving body, and its likelihood is differentiated by the strength of the noise.
 //!
-//! Kalman, "A New Approach to Linear Filtering and Prediction Problems" (1960), for a velocity that is pushed at random.
-//! `scan` carries the mean and the covariance through the observations. NumPy has the slope by a difference quotient;
-//! here it is the gradient of the scan.
+//! Kalman, "A New Approach to Linear Filtering and Prediction Problems" (1960), for a velocity that is pushed at
+//! random. `scan` carries the mean and the covariance through the observations. NumPy has the slope by a difference
+//! quotient; here it is the gradient of the scan.
 
 use crate::plots::{Series, plot};
 use crate::run::Run;

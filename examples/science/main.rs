@@ -1,7 +1,7 @@
 //! Eight programs of science: each computes, draws, and compares its numbers with those of NumPy and SciPy.
 //!
-//! `cargo run --release --example science` runs all of them, `… -- heat` one. `… -- heat FOLDER` draws into a folder
-//! other than `target/science`. With `--times`, steps of Rust's eager calls are timed beside compiled ones.
+//! `cargo run --release --example science` runs all of them, `… -- heat` one. `… -- heat FOLDER` or `… -- all FOLDER`
+//! draws into a folder other than `target/science`. With `--times`, eager calls are timed beside compiled ones.
 //!
 //! `expected.npz` holds the numbers of `scripts/science_reference.py`, and the observations that the filters are given.
 //! A number that is off by more than the tolerance of its check ends the program with an error.
@@ -21,12 +21,14 @@ mod run;
 mod spectrogram;
 mod wave;
 
-use opfuse::{Error, Result};
+use opfuse::{DType, Error, Result, set_default_dtype};
 use run::Run;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-const PROGRAMS: [(&str, fn(&Run) -> Result<()>); 8] = [
+type Program = fn(&Run) -> Result<()>;
+
+const PROGRAMS: [(&str, Program); 8] = [
     ("heat", heat::run),
     ("wave", wave::run),
     ("ising", ising::run),
@@ -42,16 +44,22 @@ fn main() -> Result<()> {
     if let Some(flag) = flags.iter().find(|flag| *flag != "--times") {
         return Err(Error::argument("science", format!("there is no flag {flag}; there is --times")));
     }
-    // A first word that is no program is the folder.
-    let one = words.first().and_then(|word| PROGRAMS.iter().find(|(name, _)| name == word));
-    let folder = match words.get(usize::from(one.is_some())) {
+    let name = words.first().map_or("all", String::as_str);
+    let programs: Vec<_> = PROGRAMS.iter().filter(|(program, _)| name == "all" || name == *program).collect();
+    if programs.is_empty() || words.len() > 2 {
+        let names = PROGRAMS.map(|(name, _)| name).join(", ");
+        return Err(Error::argument("science", format!("give one of {names}, all; and a folder, if you like")));
+    }
+    let folder = match words.get(1) {
         Some(folder) => PathBuf::from(folder),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/science"),
     };
     std::fs::create_dir_all(&folder).map_err(|error| run::file_error(&folder, error))?;
+    // As in NumPy: `linspace`, and integers divided, are f64.
+    let _default = set_default_dtype(DType::F64)?;
     let expected = opfuse::load(run::data("expected.npz"))?;
 
-    for &(name, program) in one.map_or(&PROGRAMS[..], std::slice::from_ref) {
+    for &(name, program) in programs {
         let begun = Instant::now();
         program(&Run { program: name, folder: folder.clone(), expected: expected.clone(), times: !flags.is_empty() })?;
         println!("{name:12} agrees with NumPy and SciPy ({:.2} s)", begun.elapsed().as_secs_f64());

@@ -8,7 +8,7 @@ use crate::draws::{normal, uniform};
 use crate::plots::{Series, plot};
 use crate::run::Run;
 use opfuse::func::scan;
-use opfuse::{DType, Result, Side, Tensor, compile};
+use opfuse::{Result, Side, Tensor, compile};
 
 const PARTICLES: i64 = 2000;
 
@@ -16,17 +16,16 @@ const PARTICLES: i64 = 2000;
 /// the mean, and the number of particles that as good a sample would have.
 fn step(x: &Tensor, t: &Tensor, z: &Tensor) -> Result<(Tensor, (Tensor, Tensor))> {
     let number = Tensor::arange(0, PARTICLES, 1)?;
-    let time = t.to_dtype(DType::F64)?;
     let noise = normal(&number.add(&t.add(1)?.mul(PARTICLES)?)?)?.mul(10f64.sqrt())?;
     let pull = x.mul(25.0)?.div(&x.square()?.add(1.0)?)?;
-    let x = x.mul(0.5)?.add(&pull)?.add(&time.mul(1.2)?.cos()?.mul(8.0)?)?.add(&noise)?;
+    let x = x.mul(0.5)?.add(&pull)?.add(&t.mul(1.2)?.cos()?.mul(8.0)?)?.add(&noise)?;
 
     let weights = z.sub(&x.square()?.div(20.0)?)?.square()?.mul(-0.5)?.softmax(0)?;
     let mean = weights.dot(&x)?;
     let size = weights.dot(&weights)?.reciprocal()?;
 
     let offset = uniform(&t.add(1_000_000)?)?;
-    let points = number.to_dtype(DType::F64)?.add(&offset)?.div(PARTICLES)?;
+    let points = number.add(&offset)?.div(PARTICLES)?;
     let chosen = weights.cumsum(0)?.searchsorted(&points, Side::Left)?.clamp_max(PARTICLES - 1)?;
     Ok((x.index_select(0, &chosen)?, (mean, size)))
 }

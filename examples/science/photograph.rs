@@ -6,11 +6,11 @@
 use crate::pictures;
 use crate::run::{Run, data};
 use opfuse::nn::{Border, Convolution, Interpolation};
-use opfuse::{DType, Index, Result, Tensor, cat, compile};
+use opfuse::{Index, Result, Tensor, cat, compile};
 
 /// Light from the bytes of sRGB (IEC 61966-2-1): a power of 2.4, and a line near black.
 fn linear_light(bytes: &Tensor) -> Result<Tensor> {
-    let s = bytes.to_dtype(DType::F64)?.div(255.0)?;
+    let s = bytes.div(255.0)?;
     let power = s.add(0.055)?.div(1.055)?.pow(2.4)?;
     s.le(0.04045)?.where_(&s.div(12.92)?, &power)
 }
@@ -32,7 +32,7 @@ fn filtered(planes: &Tensor, down: &Tensor, across: &Tensor) -> Result<Tensor> {
 
 /// A Gaussian of width 2, cut off after three widths.
 fn blurred(planes: &Tensor) -> Result<Tensor> {
-    let x = Tensor::arange(-6, 7, 1)?.to_dtype(DType::F64)?;
+    let x = Tensor::arange(-6, 7, 1)?;
     let weights = x.square()?.div(-8.0)?.softmax(0)?;
     filtered(planes, &weights, &weights)
 }
@@ -48,14 +48,14 @@ fn edges(light: &Tensor) -> Result<Tensor> {
 
 /// What the blur takes away, once more (unsharp masking).
 fn sharpened(planes: &Tensor, blurred: &Tensor) -> Result<Tensor> {
-    planes.sub(blurred)?.mul(0.8)?.add(planes)?.clamp(Some(0.0.into()), Some(1.0.into()))
+    planes.sub(blurred)?.mul(0.8)?.add(planes)?.clamp_min(0)?.clamp_max(1)
 }
 
 /// Each value becomes the share of pixels that are darker, so all values are about as frequent.
 fn equalized(light: &Tensor) -> Result<Tensor> {
     let counts = light.histc(256, 0.0, 1.0)?;
     let share = counts.cumsum(0)?.div(light.numel() as i64)?;
-    let bounds = Tensor::arange(1, 257, 1)?.to_dtype(DType::F64)?.div(256.0)?;
+    let bounds = Tensor::arange(1, 257, 1)?.div(256.0)?;
     light.interp(&bounds, &share)
 }
 
@@ -94,9 +94,10 @@ const NAMES: [&str; 7] = ["linear", "blurred", "edges", "sharp", "equal", "small
 
 /// Six pictures in two rows: the photograph, blurred, sharp; edges, equalized, lightness.
 fn sheet([linear, blurred, edges, sharp, equal, _, lab]: &[Tensor; 7]) -> Result<Tensor> {
-    let gray = |plane: &Tensor| plane.clamp(Some(0.0.into()), Some(1.0.into()))?.expand([3, -1, -1]);
+    let gray = |plane: &Tensor| plane.clamp_min(0)?.clamp_max(1)?.expand([3, -1, -1]);
     let above = cat(&[&srgb(linear)?, &srgb(blurred)?, &srgb(sharp)?], 2)?;
-    let below = cat(&[&gray(&srgb(edges)?)?, &gray(equal)?, &gray(&lab.i(0)?.div(100.0)?)?], 2)?;
+    let below =
+        cat(&[&gray(&srgb(&edges.div(&edges.max_all()?)?)?)?, &gray(equal)?, &gray(&lab.i(0)?.div(100.0)?)?], 2)?;
     cat(&[&above, &below], 1)?.permute([1, 2, 0])
 }
 

@@ -10,38 +10,46 @@ use std::path::Path;
 /// Milliseconds that a frame of an animation is shown.
 const DELAY: u16 = 60;
 
-/// The color of a number from 0 to 255.
+/// A byte that is gray in all palettes, so that it can mark a place.
+pub(crate) const GRAY: u8 = 255;
+
+/// The color of a byte below [`GRAY`].
 #[derive(Clone, Copy)]
-pub(crate) enum Colours {
+pub(crate) enum Colors {
     /// From black over red and yellow to white.
     Hot,
     /// From blue over white to red.
     Signed,
 }
 
-impl Colours {
+impl Colors {
     fn palette(self) -> Vec<u8> {
         let color = |at: i32| match self {
-            Colours::Hot => [3 * at, 3 * at - 255, 3 * at - 510],
-            Colours::Signed => [2 * at, 255 - (2 * at - 255).abs(), 510 - 2 * at],
+            Colors::Hot => [3 * at, 3 * at - 255, 3 * at - 510],
+            Colors::Signed => [2 * at, 255 - (2 * at - 255).abs(), 510 - 2 * at],
         };
-        (0..256).flat_map(color).map(|part| part.clamp(0, 255) as u8).collect()
+        let bytes = (0..255).flat_map(color).map(|part| part.clamp(0, 255) as u8);
+        bytes.chain([100; 3]).collect()
     }
 }
 
-/// Numbers from `low` to `high` as bytes.
+/// Numbers from `low` to `high` as bytes of a palette.
 pub(crate) fn scaled(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
-    let part = x.sub(low)?.mul(255.0 / (high - low))?;
-    part.round()?.clamp_min(0.0)?.clamp_max(255.0)?.to_dtype(DType::U8)
+    bytes(&x.sub(low)?.div(high - low)?, GRAY - 1)
+}
+
+/// Numbers from 0 to 1 as bytes from 0 to `most`.
+fn bytes(x: &Tensor, most: u8) -> Result<Tensor> {
+    x.mul(f64::from(most))?.round()?.clamp_min(0)?.clamp_max(i64::from(most))?.to_dtype(DType::U8)
 }
 
 /// Saves bytes `(frames, height, width)` in colors. Several frames make an animation.
-pub(crate) fn save_frames(path: &Path, frames: &Tensor, colours: Colours) -> Result<()> {
+pub(crate) fn save_frames(path: &Path, frames: &Tensor, colors: Colors) -> Result<()> {
     let &[n_frames, height, width] = frames.sizes() else {
         return Err(Error::argument("save_frames", format!("frames are {}, not (frames, height, width)", frames.ty())));
     };
     let mut png = Png::begin(height, width, COLORS_OF_A_PALETTE);
-    png.chunk(b"PLTE", &colours.palette());
+    png.chunk(b"PLTE", &colors.palette());
     if n_frames > 1 {
         // 0: played for ever.
         png.chunk(b"acTL", &[(n_frames as u32).to_be_bytes(), [0; 4]].concat());
@@ -71,7 +79,7 @@ pub(crate) fn save_rgb(path: &Path, picture: &Tensor) -> Result<()> {
         return Err(Error::argument("save_rgb", format!("the picture is {}, not (height, width, 3)", picture.ty())));
     };
     let mut png = Png::begin(height, width, RED_GREEN_BLUE);
-    png.chunk(b"IDAT", &stored(&scaled(picture, 0.0, 1.0)?.to_vec()?, 3 * width));
+    png.chunk(b"IDAT", &stored(&bytes(picture, 255)?.to_vec()?, 3 * width));
     png.save(path)
 }
 
@@ -120,7 +128,7 @@ fn stored(pixels: &[u8], row: usize) -> Vec<u8> {
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
-    let shifted = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
+    let shifted = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), shifted))
 }
 
@@ -130,5 +138,24 @@ fn adler32(bytes: &[u8]) -> u32 {
         (a, (b + a) % 65521)
     };
     let (a, b) = bytes.iter().fold((1, 0), next);
-    b << 16 | a
+    (b << 16) | a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_their_definitions() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(adler32(b"Wikipedia"), 0x11E6_0398);
+    }
+
+    #[test]
+    fn rows_are_stored_in_blocks_of_limited_size() {
+        let packed = stored(&[7; 70_000], 1000);
+        // Two bytes of the header, five before each of two blocks, a filter per row, four of the checksum.
+        assert_eq!(packed.len(), 2 + 2 * 5 + 70_000 + 70 + 4);
+        assert_eq!((packed[2], packed[2 + 5 + 0xFFFF]), (0, 1));
+    }
 }

@@ -6,6 +6,9 @@ use plotters::prelude::*;
 use std::ops::Range;
 use std::path::Path;
 
+/// Orange, blue, green.
+const COLORS: [RGBColor; 3] = [RGBColor(230, 145, 30), RGBColor(30, 100, 200), RGBColor(20, 140, 90)];
+
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// A named list of points to draw.
@@ -50,10 +53,10 @@ fn draw(path: &Path, [title, right, up]: [&str; 3], all: &[Series]) -> Drawn {
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(52)
-        .build_cartesian_2d(span(|point| point.0), span(|point| point.1))?;
+        .build_cartesian_2d(span(|point| point.0), with_room(span(|point| point.1)))?;
     chart.configure_mesh().x_desc(right).y_desc(up).light_line_style(WHITE).draw()?;
     for (at, series) in all.iter().enumerate() {
-        let color = Palette99::pick(at).to_rgba();
+        let color = COLORS[at % COLORS.len()];
         let points = series.points.iter().copied();
         let drawn = match series.form {
             Form::Line => chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?,
@@ -61,7 +64,12 @@ fn draw(path: &Path, [title, right, up]: [&str; 3], all: &[Series]) -> Drawn {
         };
         drawn.label(series.name).legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], color.filled()));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
     page.present()?;
     Ok(())
 }
@@ -88,6 +96,11 @@ fn draw_map(path: &Path, [title, right, up]: [&str; 3], rows: &[Vec<f64>], width
     }
     page.present()?;
     Ok(())
+}
+
+/// The range with room for the names of series above it.
+fn with_room(range: Range<f64>) -> Range<f64> {
+    range.start..range.end + 0.25 * (range.end - range.start)
 }
 
 /// The range of numbers, and a little more on both sides.

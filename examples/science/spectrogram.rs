@@ -5,7 +5,7 @@
 
 use crate::plots;
 use crate::run::Run;
-use opfuse::{DType, Index, Result, Tensor, compile};
+use opfuse::{Index, Result, Tensor, compile};
 use std::f64::consts::TAU;
 
 /// Samples per second.
@@ -24,7 +24,7 @@ fn signal(t: &Tensor) -> Result<Tensor> {
 
 /// `sin²(π i / n)`.
 fn hann() -> Result<Tensor> {
-    let i = Tensor::arange(0, WINDOW as i64, 1)?.to_dtype(DType::F64)?;
+    let i = Tensor::arange(0, WINDOW as i64, 1)?;
     i.mul(TAU / 2.0 / WINDOW as f64)?.sin()?.square()
 }
 
@@ -35,7 +35,7 @@ fn loudness(magnitude: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn run(run: &Run) -> Result<()> {
-    let t = Tensor::arange(0, SAMPLES, 1)?.to_dtype(DType::F64)?.div(RATE)?;
+    let t = Tensor::arange(0, SAMPLES, 1)?.div(RATE)?;
     let window = hann()?;
     let sound = compile(signal).call(&t)?;
     let spectrum = |sound: &Tensor| sound.stft(WINDOW, HOP, Some(&window));

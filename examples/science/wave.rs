@@ -4,15 +4,15 @@
 //! Partial Differential Equations" (2004), chapter 8. Outer edges reflect, and the wall holds `u` at 0. SciPy's numbers
 //! have their differences from `ndimage.laplace`.
 
-use crate::pictures::{self, Colours};
+use crate::pictures::{self, Colors};
 use crate::run::Run;
 use opfuse::func::{fori_loop, scan_times};
 use opfuse::nn::Border;
 use opfuse::{DType, Index, Result, Tensor, compile, trim};
 use std::f64::consts::TAU;
 
-const HEIGHT: i64 = 128;
-const WIDTH: i64 = 176;
+const HEIGHT: usize = 128;
+const WIDTH: usize = 176;
 /// `c dt / h`: the steps are stable up to `1 / √2`.
 const COURANT: f64 = 0.5;
 const FRAMES: usize = 44;
@@ -24,8 +24,10 @@ fn laplacian(u: &Tensor) -> Result<Tensor> {
     padded.i((.., trim(1, 1)))?.diff(2, 0)? + padded.i((trim(1, 1), ..))?.diff(2, 1)?
 }
 
-/// A step of the pair of the wave now and the wave before.
-fn step((u, before): &(Tensor, Tensor), is_open: &Tensor) -> Result<(Tensor, Tensor)> {
+/// The wave now, and the wave a step before.
+type Pair = (Tensor, Tensor);
+
+fn step((u, before): &Pair, is_open: &Tensor) -> Result<Pair> {
     let push = (laplacian(u)? * COURANT.powi(2))?;
     let after = (((u * 2.0)? - before)? + push)?;
     Ok(((after * is_open)?, u.clone()))
@@ -33,7 +35,7 @@ fn step((u, before): &(Tensor, Tensor), is_open: &Tensor) -> Result<(Tensor, Ten
 
 /// The wave after every [`STEPS_PER_FRAME`] steps.
 fn frames(u: &Tensor, before: &Tensor, is_open: &Tensor) -> Result<Tensor> {
-    let frame = |pair: &(Tensor, Tensor)| {
+    let frame = |pair: &Pair| {
         let pair = fori_loop(0..STEPS_PER_FRAME, |_, pair| step(pair, is_open), pair)?;
         Ok((pair.clone(), pair.0))
     };
@@ -48,7 +50,7 @@ fn packet(x: &Tensor) -> Result<Tensor> {
 
 /// 0 in the wall, and 1 elsewhere.
 fn slits() -> Result<Tensor> {
-    let is_open = Tensor::ones(&[HEIGHT as usize, WIDTH as usize], DType::F64)?;
+    let is_open = Tensor::ones(&[HEIGHT, WIDTH], DType::F64)?;
     is_open.set((.., 60..63), 0.0)?;
     is_open.set((47..54, 60..63), 1.0)?;
     is_open.set((74..81, 60..63), 1.0)?;
@@ -56,7 +58,7 @@ fn slits() -> Result<Tensor> {
 }
 
 pub(crate) fn run(run: &Run) -> Result<()> {
-    let x = Tensor::arange(0, WIDTH, 1)?.to_dtype(DType::F64)?;
+    let x = Tensor::arange(0.0, WIDTH as f64, 1.0)?;
     let is_open = slits()?;
     let u = (packet(&x)? * &is_open)?;
     let before = (packet(&(x + COURANT)?)? * &is_open)?;
@@ -67,8 +69,8 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     let beyond = frames.i((-1, .., 63..))?.square()?.sum_all()?.div(&frames.i(0)?.square()?.sum_all()?)?;
     run.say(format!("{:.1} % of the square is beyond the slits at the end", 100.0 * beyond.item::<f64>()?));
     let pair = (u, before);
-    let compiled = compile(|u: &Tensor, before: &Tensor| step(&(u.clone(), before.clone()), &is_open));
-    run.race("a step", || step(&pair, &is_open), || compiled.call((&pair.0, &pair.1)))?;
-    let wall = ((is_open - 1.0)? * -1.0)?;
-    pictures::save_frames(&run.file("wave.png"), &pictures::scaled(&(frames + wall)?, -0.6, 0.6)?, Colours::Signed)
+    let compiled = compile(step);
+    run.race("a step", || step(&pair, &is_open), || compiled.call((&pair, &is_open)))?;
+    let drawn = is_open.gt(0.5)?.where_(&pictures::scaled(&frames, -0.6, 0.6)?, pictures::GRAY)?;
+    pictures::save_frames(&run.file("wave.png"), &drawn, Colors::Signed)
 }
