@@ -88,11 +88,11 @@ pub(crate) fn run(run: &Run) -> Result<()> {
 
     let error = |found: &Tensor| found.sub(&truth)?.square()?.sum(1, false)?.mean_all()?.sqrt()?.item::<f64>();
     let found = means.i((.., 0..2))?;
-    run.say(format!("off by {:.2}; observations are off by {:.2}", error(&found)?, error(&seen)?));
+    run.say(format!("the path is off by {:.2}; observations are off by {:.2}", error(&found)?, error(&seen)?));
     let belief = (means.i(-1)?, cov);
     let z = seen.i(-1)?;
-    let step = compile(|m: &Tensor, p: &Tensor, z: &Tensor| model.step(&(m.clone(), p.clone()), z, &push));
-    run.race("a step", || model.step(&belief, &z, &push), || step.call((&belief.0, &belief.1, &z)))?;
+    let step = compile(|belief: &Belief, z: &Tensor| model.step(belief, z, &push));
+    run.race("a step", || model.step(&belief, &z, &push), || step.call((&belief, &z)))?;
 
     let points = |x: &Tensor| Ok::<_, opfuse::Error>(x.to_vec2::<f64>()?.iter().map(|x| (x[0], x[1])).collect());
     let series = [

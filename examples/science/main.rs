@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release --example science` runs all of them, `… -- heat` one. `… -- heat FOLDER` or `… -- all FOLDER`
 //! draws into a folder other than `target/science`. With `--times`, eager calls are timed beside compiled ones.
+//! Videos are animated PNG files, which browsers play.
 //!
 //! `expected.npz` holds the numbers of `scripts/science_reference.py`, and the observations that the filters are given.
 //! A number that is off by more than the tolerance of its check ends the program with an error.

@@ -45,7 +45,7 @@ pub(crate) fn run(run: &Run) -> Result<()> {
 
     let error = means.sub(&truth)?.square()?.mean_all()?.sqrt()?.item::<f64>()?;
     let spread = truth.std((), 0, false)?.item::<f64>()?;
-    run.say(format!("off by {error:.2}; the state varies by {spread:.2}"));
+    run.say(format!("the mean is off by {error:.2}; the state varies by {spread:.2}"));
     let (t, z) = (Tensor::scalar(3i64)?, seen.i(3)?);
     let compiled = compile(step);
     run.race("a step", || step(&x, &t, &z), || compiled.call((&x, &t, &z)))?;

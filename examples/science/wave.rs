@@ -67,7 +67,7 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     run.check("squares", &frames.square()?.mean([1, 2], false)?, 1e-12)?;
 
     let beyond = frames.i((-1, .., 63..))?.square()?.sum_all()?.div(&frames.i(0)?.square()?.sum_all()?)?;
-    run.say(format!("{:.1} % of the square is beyond the slits at the end", 100.0 * beyond.item::<f64>()?));
+    run.say(format!("{:.1} % of the squared wave is right of the slits at the end", 100.0 * beyond.item::<f64>()?));
     let pair = (u, before);
     let compiled = compile(step);
     run.race("a step", || step(&pair, &is_open), || compiled.call((&pair, &is_open)))?;
