@@ -109,7 +109,7 @@ impl Explain {
         let (svg, what) = svg(self);
         writeln!(
             out,
-            "<h3>Graph</h3>\n<p>A box is one {what}; boxes of one kernel have one colour. <span class=\"key \
+            "<h3>Graph</h3>\n<p>A box is one {what}; colours tell kernels apart, or show their times. <span class=\"key \
              fused\">Solid arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, <span \
              class=\"key plain\">thin ones</span> read from memory.</p>\n<div class=\"tools\" hidden>\n<label>Search \
              <input type=\"search\" data-search></label>\n<span role=\"status\" data-found></span>\n<label>Colours \
@@ -217,11 +217,11 @@ fn table<T>(
     if items.is_empty() {
         return writeln!(out, "<p>None.</p>");
     }
-    write!(out, "<table>\n<thead><tr>")?;
+    write!(out, "<div class=\"table\">\n<table>\n<thead><tr>")?;
     heads.iter().try_for_each(|head| write!(out, "<th scope=\"col\">{head}</th>"))?;
     writeln!(out, "</tr></thead>\n<tbody>")?;
     items.iter().try_for_each(|item| row(out, item))?;
-    writeln!(out, "</tbody>\n</table>")
+    writeln!(out, "</tbody>\n</table>\n</div>")
 }
 
 /// The colour of a kernel. Kernels with close numbers differ strongly in hue.

@@ -15,13 +15,22 @@ function made(name, text, ...inside) {
 
 function start(report) {
   const all = (selector) => [...report.querySelectorAll(selector)];
-  const of = (group) => all(`[data-group="${group}"], [data-groups~="${group}"]`);
   const graph = report.querySelector(".graph");
   if (!graph) return;
   const [svg, details] = [graph.querySelector("svg"), report.querySelector(".details")];
   const boxes = [...graph.querySelectorAll(".box")];
   const rows = all("tr[data-group]");
   report.querySelector(".tools").hidden = false;
+  const parts_of = new Map();
+  for (const part of all("[data-group], [data-groups]")) {
+    for (const group of part.dataset.group?.split() ?? part.dataset.groups.split(" ")) {
+      if (!parts_of.has(group)) parts_of.set(group, []);
+      parts_of.get(group).push(part);
+    }
+  }
+  const of = (group) => parts_of.get(group) ?? [];
+
+  details.append(made("h4", "Details"), made("p", "Choose a kernel in a picture or in the table."));
 
   // Kernels are lit under the pointer, and as long as they are chosen.
   let chosen = null;
@@ -173,15 +182,19 @@ function start(report) {
     setTimeout(() => { was_dragged = false; });
   });
 
-  // Search dims boxes and hides rows. Enter goes to the next box that was found.
+  // Search dims boxes and hides rows. Enter goes to the first box that was found.
   const [field, found] = [report.querySelector("[data-search]"), report.querySelector("[data-found]")];
-  const texts = new Map([...boxes, ...rows].map((part) => [part, part.textContent.toLowerCase()]));
+  const texts = new Map();
+  const text_of = (part) => {
+    if (!texts.has(part)) texts.set(part, part.textContent.toLowerCase());
+    return texts.get(part);
+  };
   let hits = [];
   field.addEventListener("input", () => {
     const wanted = field.value.trim().toLowerCase();
-    hits = boxes.filter((box) => texts.get(box).includes(wanted));
-    boxes.forEach((box) => box.classList.toggle("dim", !texts.get(box).includes(wanted)));
-    rows.forEach((row) => { row.hidden = !texts.get(row).includes(wanted); });
+    hits = boxes.filter((box) => text_of(box).includes(wanted));
+    boxes.forEach((box) => box.classList.toggle("dim", !text_of(box).includes(wanted)));
+    rows.forEach((row) => { row.hidden = !text_of(row).includes(wanted); });
     found.textContent = wanted ? `${hits.length} of ${boxes.length} boxes` : "";
     hits[0]?.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
