@@ -2,8 +2,7 @@
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { after } from "node:test";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -12,6 +11,10 @@ const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb",
 ];
+
+/** One browser for all tests of a file, with a new and empty profile. */
+let browser = null;
+after(async () => (await browser)?.close());
 
 /** The pages of `examples/pages.rs`, and that of the tour. */
 export const PAGES = ["explain", "large", "segments", "eager", "profile", "profile_fixed", "passes", "tour"];
@@ -27,18 +30,19 @@ export const url = (name) => {
  * afterwards.
  */
 export async function open(name, look, options = {}) {
-  const folder = await mkdtemp(join(tmpdir(), "opfuse-pages-"));
-  const context = await chromium.launchPersistentContext(folder, {
+  browser ??= chromium.launch({
     executablePath: process.env.OPFUSE_CHROMIUM ?? "/usr/bin/chromium",
     args: FLAGS,
     headless: true,
+  });
+  const context = await (await browser).newContext({
     viewport: { width: 1280, height: 900 },
     colorScheme: "light",
     reducedMotion: "reduce",
     ...options,
   });
   try {
-    const page = context.pages()[0] ?? await context.newPage();
+    const page = await context.newPage();
     const [wrong, own] = [[], url(name)];
     page.on("console", (message) => wrong.push(`console: ${message.text()}`));
     page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
@@ -50,6 +54,5 @@ export async function open(name, look, options = {}) {
     assert.deepEqual(wrong, [], `${name} printed or loaded something`);
   } finally {
     await context.close();
-    await rm(folder, { recursive: true, force: true });
   }
 }

@@ -242,16 +242,16 @@ impl Profile {
     }
 }
 
-/// Colours that differ in lightness, too.
+/// Colours that differ in lightness, too, and on which dark letters can be read.
 const fn colour(kind: Kind) -> &'static str {
     match kind {
-        Kind::Operator => "#3b7dd8",
+        Kind::Operator => "#5b95e5",
         Kind::Kernel => "#2a9d5c",
         Kind::Call => "#a8d5ba",
         Kind::Backward => "#f3c969",
         Kind::Node => "#e08e2b",
         Kind::Capture => "#c9a0dc",
-        Kind::Compile => "#8e44ad",
+        Kind::Compile => "#a868c9",
         Kind::Scope => "#c8ccd4",
     }
 }

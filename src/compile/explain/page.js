@@ -215,7 +215,7 @@ function start(report) {
       for (const part of of(group)) {
         const shape = part.querySelector("rect, circle");
         if (shape) shape.style.fill = colour;
-        else if (part.matches(".slice, .swatch")) part.style.background = colour;
+        else if (part.matches(".slice, .swatch, i")) part.style.background = colour;
       }
       const [row, swatch] = [swatches.get(group).closest("tr"), swatches.get(group)];
       swatch.style.background = colour;

@@ -78,9 +78,10 @@ fn one(out: &mut String, line: u32, code: &str, groups: Option<&BTreeSet<usize>>
             write!(out, "<span class=\"line called\" data-groups=\"{}\">", names.join(" "))?;
         }
     }
-    write!(out, "<b>{line:>4} </b>{} ", Escaped(code))?;
+    write!(out, "<b>{line:>4} </b>")?;
     for &group in groups.into_iter().flatten().take(MAX_COLOURS) {
-        write!(out, "<i style=\"background:{}\">{group}</i> ", colour(group))?;
+        write!(out, "<i data-group=\"{group}\" style=\"background:{}\">{group}</i>", colour(group))?;
     }
-    writeln!(out, "</span>")
+    // The line is an element of its own, so it needs no end; an empty one keeps its height.
+    write!(out, "{}</span>", Escaped(if code.is_empty() { " " } else { code }))
 }
