@@ -92,7 +92,7 @@ window.addEventListener("pointermove", (event) => {
   }
 });
 window.addEventListener("pointerup", () => { held = null; });
-window.addEventListener("resize", label);
+new ResizeObserver(label).observe(frame);
 
 // A click on a span or a dot lights its row.
 document.querySelector("main").addEventListener("click", (event) => {
@@ -112,4 +112,3 @@ search.addEventListener("input", () => {
   const n_shown = rows.filter((row) => !row.hidden).length;
   found.textContent = wanted ? `${n_shown} of ${rows.length} rows` : "";
 });
-label();

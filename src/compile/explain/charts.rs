@@ -111,8 +111,9 @@ pub(super) fn roofline(out: &mut String, explain: &Explain) -> fmt::Result {
     for (class, (name, bandwidth)) in ["low", "roof"].into_iter().zip(slopes) {
         let end = (top / bandwidth).min(axes.x.1);
         axes.line(out, class, (axes.x.0, axes.x.0 * bandwidth), (end, end * bandwidth))?;
-        let (x, y) = axes.place((axes.x.0 * 1.1, axes.x.0 * 1.1 * bandwidth));
-        writeln!(out, "<text class=\"name\" x=\"{x:.1}\" y=\"{:.1}\">{name}: {bandwidth:.0} GB/s</text>", y - 14.0)?;
+        // Below the line and to the right, where it leaves room.
+        let (x, y) = axes.place((axes.x.0 * 1.3, axes.x.0 * 1.2 * bandwidth));
+        writeln!(out, "<text class=\"name\" x=\"{x:.1}\" y=\"{:.1}\">{name}: {bandwidth:.0} GB/s</text>", y + 12.0)?;
     }
     for (class, (name, ceiling)) in ["roof", "low", "low"].into_iter().zip(ceilings) {
         axes.line(out, class, (ceiling / slopes[0].1, ceiling), (axes.x.1, ceiling))?;

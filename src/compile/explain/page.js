@@ -67,6 +67,17 @@ function start(report) {
     details.replaceChildren(...parts);
   }
 
+  // Scrolls the graph, but not the page, until a box of the kernel is seen.
+  function reveal(group) {
+    const frame = graph.getBoundingClientRect();
+    const places = boxes.filter((box) => box.dataset.group === group).map((box) => box.getBoundingClientRect());
+    const is_seen = ({ left, right, top, bottom }) =>
+      right > frame.left && left < frame.right && bottom > frame.top && top < frame.bottom;
+    if (places.length === 0 || places.some(is_seen)) return;
+    const { left, top } = places[0];
+    graph.scrollBy(left - frame.left - frame.width / 2, top - frame.top - frame.height / 3);
+  }
+
   function choose(group) {
     const before = chosen;
     chosen = null;
@@ -77,6 +88,7 @@ function start(report) {
     light(group, true);
     describe(row, group);
     details.closest(".beside").scrollTop = 0;
+    reveal(group);
     const line = report.querySelector(`.line[data-groups~="${group}"]`);
     if (line) line.closest("pre").scrollTop = line.offsetTop - line.closest("pre").offsetTop - 60;
   }

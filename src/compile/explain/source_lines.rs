@@ -78,10 +78,10 @@ fn one(out: &mut String, line: u32, code: &str, groups: Option<&BTreeSet<usize>>
             write!(out, "<span class=\"line called\" data-groups=\"{}\">", names.join(" "))?;
         }
     }
-    write!(out, "<b>{line:>4} </b>")?;
+    write!(out, "<span class=\"kernels\">")?;
     for &group in groups.into_iter().flatten().take(MAX_COLOURS) {
         write!(out, "<i data-group=\"{group}\" style=\"background:{}\">{group}</i>", colour(group))?;
     }
     // The line is an element of its own, so it needs no end; an empty one keeps its height.
-    write!(out, "{}</span>", Escaped(if code.is_empty() { " " } else { code }))
+    write!(out, "</span><b>{line:>4} </b>{}</span>", Escaped(if code.is_empty() { " " } else { code }))
 }
