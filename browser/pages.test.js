@@ -184,7 +184,7 @@ test("a span and a dot of a profile light their row, and search hides the others
     await page.locator("#timeline rect[data-row='0']").first().click();
     assert.match(await page.locator("#chosen").innerText(), /^kernel blocks 0 of layer: 400us at/);
     assert.match(await page.locator("tbody tr.lit").innerText(), /^kernel blocks 0 of layer/);
-    await page.locator("circle[data-row]").nth(1).click();
+    await page.locator("ellipse[data-row]").nth(1).click();
     assert.match(await page.locator("tbody tr.lit").innerText(), /^op aten::softmax/);
     await page.locator("#search").fill("SOFTMAX");
     assert.equal(await page.locator("#found").innerText(), "1 of 7 rows");

@@ -118,9 +118,9 @@ fn dispatch(inputs: &[Tensor; 4]) -> Result<Chapter> {
     let slots: Vec<&str> = table.lines().filter(is_met).collect();
     Ok(Chapter {
         title: "2. Dispatch",
-        text: "What does `x + residual` mean right now? The keys of the operands are joined. The thread's included keys \
-               are added, and its excluded ones removed. Fallthrough keys are skipped. The highest key left names the \
-               slot of the operator's table.",
+        text: "What does `x + residual` mean right now? The keys of the operands are joined. The thread's included \
+               keys are added, and its excluded ones removed. Fallthrough keys are skipped. The highest key left names \
+               the slot of the operator's table.",
         forms: vec![
             form("the call x + residual", call, Show::Whole),
             form("slots of its table that a CPU tensor can meet", slots.join("\n"), Show::Whole),

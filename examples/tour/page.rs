@@ -15,8 +15,8 @@ const SCRIPT: &str = include_str!("page.js");
 pub(crate) fn html(chapters: &[Chapter]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>opfuse: a tour</title>\n<style>\n{LOOK}{STYLE}</style>\n\
-         </head>\n<body>\n"
+         content=\"width=device-width, initial-scale=1\">\n<title>opfuse: a tour</title>\n<style>\n{LOOK}{STYLE}\
+         </style>\n</head>\n<body>\n"
     );
     write(&mut out, chapters).expect("writing to a string works");
     out + "<script>\n" + SCRIPT + "</script>\n</body>\n</html>\n"
@@ -31,10 +31,10 @@ fn write(out: &mut String, chapters: &[Chapter]) -> fmt::Result {
     writeln!(
         out,
         "</ol>\n</nav>\n<main>\n<h1>One function through the whole library</h1>\n<p>The function adds a residual, \
-         normalizes each row and applies gelu. That is thirteen loops over memory op by op, and one when compiled. Each \
-         chapter is one floor of the library, and shows the function as that floor sees it.</p>\n<p class=\"note\">Written \
-         by <code>cargo run --release --example tour -- --html docs/tour.html</code>. Without the option the tour is \
-         printed, with times.</p>"
+         normalizes each row and applies gelu. That is thirteen loops over memory op by op, and one when compiled. \
+         Each chapter is one floor of the library, and shows the function as that floor sees it.</p>\n<p \
+         class=\"note\">Written by <code>cargo run --release --example tour -- --html docs/tour.html</code>. Without the option the tour \
+         is printed, with times.</p>"
     )?;
     for (at, chapter) in (1..).zip(chapters) {
         writeln!(out, "<section id=\"chapter-{at}\">\n<h2>{}</h2>\n<p>{}</p>", chapter.title, prose(chapter.text))?;

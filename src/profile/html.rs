@@ -117,9 +117,9 @@ impl Profile {
         let axes = Axes::around(dots.iter().map(|&(_, _, (x, _))| x), rates);
         writeln!(
             out,
-            "<h2>Roofline</h2>\n<p>A dot is a row: how fast it computed, over the operations that it has for each byte. \
-             The line above it ends at its roof, which is what the cost model deems possible on its threads. Large \
-             dots took long.</p>"
+            "<h2>Roofline</h2>\n<p>A dot is a row: how fast it computed, over the operations that it has for each \
+             byte. The line above it ends at its roof, which is what the cost model deems possible on its threads. \
+             Large dots took long.</p>"
         )?;
         axes.begin(out, &format!("Roofline: rates of {} rows; the table below has the same numbers", dots.len()))?;
         let most = dots.iter().map(|(_, row, _)| row.own.as_secs_f64()).fold(1e-12, f64::max);
@@ -135,11 +135,11 @@ impl Profile {
                 )?;
             }
             let (cx, cy) = axes.place((x, rate));
+            let radius = 4.0 + 6.0 * (row.own.as_secs_f64() / most).sqrt();
             writeln!(
                 out,
-                "<circle data-row=\"{at}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"{:.1}\" fill=\"{}\"><title>{} {}: \
-                 {x:.2} operations per byte, {rate:.2} per nanosecond</title></circle>",
-                4.0 + 6.0 * (row.own.as_secs_f64() / most).sqrt(),
+                "<ellipse data-row=\"{at}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" rx=\"{radius:.1}\" ry=\"{radius:.1}\" \
+                 fill=\"{}\"><title>{} {}: {x:.2} operations per byte, {rate:.2} per nanosecond</title></ellipse>",
                 colour(row.kind),
                 row.kind.name(),
                 Escaped(&row.name)
@@ -197,8 +197,8 @@ impl Profile {
     fn table(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
-            "<h2>Rows</h2>\n<div class=\"tools\" hidden>\n<label>Search <input id=\"search\" type=\"search\"></label>\n<span \
-             role=\"status\" id=\"found\"></span>\n</div>\n<table>\n<thead><tr>"
+            "<h2>Rows</h2>\n<div class=\"tools\" hidden>\n<label>Search <input id=\"search\" type=\"search\"></label>\n\
+             <span role=\"status\" id=\"found\"></span>\n</div>\n<table>\n<thead><tr>"
         )?;
         write!(out, "<th scope=\"col\">what</th>")?;
         for head in ["calls", "own", "least", "median", "GB/s", "GFLOP/s", "roof", "threads"] {

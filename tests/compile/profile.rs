@@ -228,7 +228,7 @@ fn json_and_traces_parse() -> Result<()> {
     assert!(page.contains("aten::exp") && !page.contains("http"), "{page}");
     let n_dots = profile.rows.iter().filter(|row| row.operations > 0.0 && row.bytes > 0).count();
     assert!(n_dots > 0);
-    assert_eq!(page.matches("<circle data-row=").count(), n_dots, "{page}");
+    assert_eq!(page.matches("<ellipse data-row=").count(), n_dots, "{page}");
     let text = profile.to_string();
     assert!(text.contains("wall") && text.contains("built in") && text.contains("op aten::exp"), "{text}");
     Ok(())

@@ -39,8 +39,8 @@ fn lane(out: &mut String, name: &str, groups: &[Group], times: &[Duration]) -> f
     write!(out, "<div class=\"lane\"><span>{name}: {}</span>", time(all))?;
     write!(
         out,
-        "<div class=\"bars\" role=\"img\" aria-label=\"Timeline, {name}: {} in all, the longest is kernel {longest} with \
-         {}\">",
+        "<div class=\"bars\" role=\"img\" aria-label=\"Timeline, {name}: {} in all, the longest is kernel {longest} \
+         with {}\">",
         time(all),
         time(times[longest])
     )?;
@@ -129,11 +129,12 @@ fn mark(out: &mut String, axes: &Axes, dot: &Dot, is_named: bool) -> fmt::Result
     let modelled = axes.place((dot.intensity, dot.modelled));
     let at = dot.measured.map_or(modelled, |measured| axes.place((dot.intensity, measured)));
     let (rate, what) = dot.measured.map_or((dot.modelled, "modelled"), |measured| (measured, "measured"));
-    write!(out, "<circle class=\"model\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\"></circle>", modelled.0, modelled.1)?;
+    let (x, y) = modelled;
+    write!(out, "<ellipse class=\"model\" cx=\"{x:.1}\" cy=\"{y:.1}\" rx=\"5\" ry=\"5\"></ellipse>")?;
     write!(
         out,
         "<g class=\"dot\" data-group=\"{index}\"><title>kernel {index}: {:.2} operations per byte, {rate:.2} per \
-         nanosecond {what}</title><circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"9\" fill=\"{}\"></circle>",
+         nanosecond {what}</title><ellipse cx=\"{:.1}\" cy=\"{:.1}\" rx=\"9\" ry=\"9\" fill=\"{}\"></ellipse>",
         dot.intensity,
         at.0,
         at.1,

@@ -109,9 +109,9 @@ impl Explain {
         let (svg, what) = svg(self);
         writeln!(
             out,
-            "<h3>Graph</h3>\n<p>A box is one {what}; colours tell kernels apart, or show their times. <span class=\"key \
-             fused\">Solid arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, <span \
-             class=\"key plain\">thin ones</span> read from memory.</p>\n<div class=\"tools\" hidden>\n<label>Search \
+            "<h3>Graph</h3>\n<p>A box is one {what}; colours tell kernels apart, or show their times. <span \
+             class=\"key fused\">Solid arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, \
+             <span class=\"key plain\">thin ones</span> read from memory.</p>\n<div class=\"tools\" hidden>\n<label>Search \
              <input type=\"search\" data-search></label>\n<span role=\"status\" data-found></span>\n<label>Colours \
              <select data-colours></select></label>"
         )?;
@@ -134,7 +134,8 @@ impl Explain {
         for (name, text) in [("Op by op", self.ops_text()), ("Fused", self.own_plan_text())] {
             writeln!(
                 out,
-                "<div>\n<h3>{name}</h3>\n<pre tabindex=\"0\" role=\"group\" aria-label=\"Plan: {name}\">\n{}</pre>\n</div>",
+                "<div>\n<h3>{name}</h3>\n<pre tabindex=\"0\" role=\"group\" aria-label=\"Plan: {name}\">\n{}</pre>\n\
+                 </div>",
                 Escaped(&text)
             )?;
         }

@@ -225,7 +225,7 @@ function start(report) {
     for (const group of swatches.keys()) {
       const colour = colours.value === "kernel" ? by_kernel.get(group) : heat(time(group) / most);
       for (const part of of(group)) {
-        const shape = part.querySelector("rect, circle");
+        const shape = part.querySelector("rect, ellipse");
         if (shape) shape.style.fill = colour;
         else if (part.matches(".slice, .swatch, i")) part.style.background = colour;
       }
