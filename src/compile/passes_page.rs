@@ -18,10 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// What all pages of this crate look like.
+const LOOK: &str = include_str!("../page.css");
 const STYLE: &str = include_str!("passes_page.css");
 
 /// What follows the sections.
-const END: &str = "</body>\n</html>\n";
+const END: &str = "</main>\n</body>\n</html>\n";
 
 /// What a graph was traced from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,10 +144,10 @@ impl Page {
 fn start() -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>opfuse: passes</title>\n<style>\n{STYLE}</style>\n\
-         </head>\n<body>\n<h1>The graph after each pass</h1>\n<p>A pass removed <del>- these lines</del> and \
-         added <ins>+ these</ins>. A line whose values have other names now was kept. Passes that changed \
-         nothing are folded.</p>\n"
+         content=\"width=device-width, initial-scale=1\">\n<title>opfuse: passes</title>\n<style>\n{LOOK}{STYLE}\
+         </style>\n</head>\n<body>\n<main>\n<h1>The graph after each pass</h1>\n<p>A pass removed <del>- these \
+         lines</del> and added <ins>+ these</ins>. A line whose values have other names now was kept. Passes that \
+         changed nothing are folded.</p>\n"
     )
 }
 
@@ -187,7 +189,7 @@ impl Snapshot {
             _ => (" open", format!("lines: {n_removed} removed, {n_added} added")),
         };
         write!(out, "<details{is_open}>\n<summary>{} <span class=\"note\">", self.name)?;
-        writeln!(out, "{what}; {:.1?}</span></summary>\n<pre>", self.time)?;
+        writeln!(out, "{what}; {:.1?}</span></summary>\n<pre tabindex=\"0\">", self.time)?;
         for line in lines {
             let text = Escaped(&line.text);
             match line.change {
@@ -204,7 +206,7 @@ impl Snapshot {
 fn folded(out: &mut String, name: &str, note: &str, text: &str) -> fmt::Result {
     let text = Escaped(text);
     let note = format!("<span class=\"note\">{note}</span>");
-    writeln!(out, "<details>\n<summary>{name} {note}</summary>\n<pre>\n{text}</pre>\n</details>")
+    writeln!(out, "<details>\n<summary>{name} {note}</summary>\n<pre tabindex=\"0\">\n{text}</pre>\n</details>")
 }
 
 #[cfg(test)]
@@ -251,7 +253,7 @@ mod tests {
         let dead = part("eliminate_dead");
         assert!(dead.contains("<del>- n2 = number 1: i64[]#</del>\n  n2 = tanh(n1): f32[2]\n"), "{section}");
         assert!(
-            part("plan").contains("partition 1.0µs") && part("plan").contains("<pre>\nplan {}\n</pre>"),
+            part("plan").contains("partition 1.0µs") && part("plan").contains("<pre tabindex=\"0\">\nplan {}\n</pre>"),
             "{section}"
         );
     }

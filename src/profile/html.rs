@@ -1,13 +1,16 @@
-//! A profile as one self-contained page: a timeline, the memory in use, and a table of rows.
+//! A profile as one self-contained page: a timeline, the memory in use, a roofline, and a table of rows.
 //!
 //! The page loads nothing, and works without scripts. Its script zooms the timeline and filters the table.
 
+use super::axes::Axes;
 use super::report::{Kind, Profile, Row, TimedSpan};
 use super::text;
 use crate::escaped::Escaped;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
+/// What all pages of this crate look like.
+const LOOK: &str = include_str!("../page.css");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -26,7 +29,7 @@ impl Profile {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\">\n<title>opfuse: where the time went</title>\n<style>\n\
-             {STYLE}</style>\n</head>\n<body>\n<main>\n<h1>Where the time went</h1>\n"
+             {LOOK}{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>Where the time went</h1>\n"
         );
         self.page(&mut out).expect("writing to a string works");
         let _ = write!(out, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
@@ -46,6 +49,7 @@ impl Profile {
         )?;
         self.timeline(out)?;
         self.memory_line(out)?;
+        self.roofline(out)?;
         self.table(out)?;
         if !self.events.is_empty() {
             writeln!(out, "<h2>Events</h2>\n<ul>")?;
@@ -66,16 +70,18 @@ impl Profile {
         let levels = shown.iter().map(|span| span.depth + 1).max().unwrap_or(0);
         let height = LEVEL * levels as f64;
         writeln!(out, "<h2>Timeline</h2>\n<p>{}</p>", self.about(n_hidden))?;
-        write!(out, "<p class=\"keys\">")?;
+        writeln!(out, "<div class=\"tools\" hidden>")?;
         let buttons = [("in", "Zoom in"), ("out", "Zoom out"), ("left", "Earlier"), ("right", "Later"), ("all", "All")];
         for (zoom, name) in buttons {
-            write!(out, "<button type=\"button\" data-zoom=\"{zoom}\">{name}</button> ")?;
+            writeln!(out, "<button type=\"button\" data-zoom=\"{zoom}\">{name}</button>")?;
         }
-        writeln!(out, "</p>")?;
         writeln!(
             out,
-            "<svg id=\"timeline\" role=\"img\" aria-label=\"Spans over time, inner spans below outer ones\" \
-             viewBox=\"0 0 {WIDTH} {height}\" preserveAspectRatio=\"none\" style=\"height:{height}px\">"
+            "<span class=\"note\">In the picture, + and − zoom, arrow keys move; so do Ctrl with the wheel, and \
+             dragging.</span>\n</div>\n<div class=\"picture\" tabindex=\"0\" role=\"group\" \
+             aria-label=\"Timeline\">\n<svg id=\"timeline\" role=\"img\" aria-label=\"Spans over time, inner spans \
+             below outer ones; the table of rows has their sums\" viewBox=\"0 0 {WIDTH} {height}\" \
+             preserveAspectRatio=\"none\" style=\"height:{height}px\">"
         )?;
         for span in shown {
             let row = &self.rows[span.row];
@@ -84,11 +90,59 @@ impl Profile {
             let (name, time) = (Escaped(&row.name), text::time(span.time));
             writeln!(
                 out,
-                "<rect x=\"{x:.3}\" y=\"{y}\" width=\"{width:.3}\" height=\"{:.0}\" fill=\"{colour}\">\
+                "<rect data-row=\"{}\" x=\"{x:.3}\" y=\"{y}\" width=\"{width:.3}\" height=\"{:.0}\" fill=\"{colour}\">\
                  <title>{} {name}: {time} at {}</title></rect>",
+                span.row,
                 LEVEL - 2.0,
                 row.kind.name(),
                 text::time(span.start)
+            )?;
+        }
+        writeln!(out, "</svg>\n</div>\n<p role=\"status\" id=\"chosen\"></p>")
+    }
+
+    /// Writes the rates of kernels and operators over their operations per byte, each with its own roof.
+    fn roofline(&self, out: &mut String) -> fmt::Result {
+        let mut dots: Vec<(usize, &Row, (f64, f64))> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            if let (Some(rate), true) = (row.gigaflops_per_second(), row.bytes > 0) {
+                dots.push((at, row, (row.operations / row.bytes as f64, rate)));
+            }
+        }
+        if dots.is_empty() {
+            return Ok(());
+        }
+        let roof = |row: &Row, rate: f64| row.roof.filter(|&share| share > 0.0).map(|share| rate / share);
+        let rates = dots.iter().flat_map(|&(_, row, (_, rate))| roof(row, rate).into_iter().chain([rate]));
+        let axes = Axes::around(dots.iter().map(|&(_, _, (x, _))| x), rates);
+        writeln!(
+            out,
+            "<h2>Roofline</h2>\n<p>A dot is a row: how fast it computed, over the operations that it has for each \
+             byte. The line above it ends at its roof, which is what the cost model deems possible on its threads. \
+             Large dots took long.</p>"
+        )?;
+        axes.begin(out, &format!("Roofline: rates of {} rows; the table below has the same numbers", dots.len()))?;
+        let most = dots.iter().map(|(_, row, _)| row.own.as_secs_f64()).fold(1e-12, f64::max);
+        for (at, row, (x, rate)) in dots {
+            if let Some(roof) = roof(row, rate) {
+                axes.line(out, "reach", (x, rate), (x, roof))?;
+                let (middle, y) = axes.place((x, roof));
+                writeln!(
+                    out,
+                    "<line class=\"roof\" x1=\"{:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"></line>",
+                    middle - 7.0,
+                    middle + 7.0
+                )?;
+            }
+            let (cx, cy) = axes.place((x, rate));
+            let radius = 4.0 + 6.0 * (row.own.as_secs_f64() / most).sqrt();
+            writeln!(
+                out,
+                "<ellipse data-row=\"{at}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" rx=\"{radius:.1}\" ry=\"{radius:.1}\" \
+                 fill=\"{}\"><title>{} {}: {x:.2} operations per byte, {rate:.2} per nanosecond</title></ellipse>",
+                colour(row.kind),
+                row.kind.name(),
+                Escaped(&row.name)
             )?;
         }
         writeln!(out, "</svg>")
@@ -143,10 +197,12 @@ impl Profile {
     fn table(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
-            "<h2>Rows</h2>\n<p><label>Search <input id=\"search\" type=\"search\"></label></p>\n<table>\n<thead><tr>"
+            "<h2>Rows</h2>\n<div class=\"tools\" hidden>\n<label>Search <input id=\"search\" type=\"search\"></label>\n\
+             <span role=\"status\" id=\"found\"></span>\n</div>\n<table>\n<thead><tr>"
         )?;
-        for head in ["what", "calls", "own", "least", "median", "GB/s", "GFLOP/s", "roof", "threads"] {
-            write!(out, "<th scope=\"col\">{head}</th>")?;
+        write!(out, "<th scope=\"col\">what</th>")?;
+        for head in ["calls", "own", "least", "median", "GB/s", "GFLOP/s", "roof", "threads"] {
+            write!(out, "<th scope=\"col\" class=\"number\">{head}</th>")?;
         }
         writeln!(out, "</tr></thead>\n<tbody>")?;
         let most = self.rows.iter().map(|row| row.own).max().unwrap_or_default().as_secs_f64().max(1e-12);
@@ -186,16 +242,16 @@ impl Profile {
     }
 }
 
-/// Colours that differ in lightness, too.
+/// Colours that differ in lightness, too, and on which dark letters can be read.
 const fn colour(kind: Kind) -> &'static str {
     match kind {
-        Kind::Operator => "#3b7dd8",
+        Kind::Operator => "#5b95e5",
         Kind::Kernel => "#2a9d5c",
         Kind::Call => "#a8d5ba",
         Kind::Backward => "#f3c969",
         Kind::Node => "#e08e2b",
         Kind::Capture => "#c9a0dc",
-        Kind::Compile => "#8e44ad",
+        Kind::Compile => "#a868c9",
         Kind::Scope => "#c8ccd4",
     }
 }

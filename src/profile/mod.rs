@@ -8,6 +8,7 @@
 //! is recorded changes a result. The room is bounded, and a report says what was dropped. While no thread is profiled,
 //! asking whether this one is costs one load and one branch.
 
+pub(crate) mod axes;
 mod export;
 mod html;
 mod place;

@@ -226,6 +226,9 @@ fn json_and_traces_parse() -> Result<()> {
     assert_eq!(page.matches("<rect ").count(), profile.spans.len());
     assert_eq!(page.matches("<tr>").count(), 1 + profile.rows.len());
     assert!(page.contains("aten::exp") && !page.contains("http"), "{page}");
+    let n_dots = profile.rows.iter().filter(|row| row.operations > 0.0 && row.bytes > 0).count();
+    assert!(n_dots > 0);
+    assert_eq!(page.matches("<ellipse data-row=").count(), n_dots, "{page}");
     let text = profile.to_string();
     assert!(text.contains("wall") && text.contains("built in") && text.contains("op aten::exp"), "{text}");
     Ok(())

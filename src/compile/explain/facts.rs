@@ -141,6 +141,7 @@ fn groups(built: &Built) -> Vec<Group> {
         };
         let mut group = empty(built, groups.len(), kind, step);
         group.modelled_time = Duration::from_nanos(cost.unit(step) as u64);
+        group.operations = step.nodes.iter().map(|&node| cost.arithmetic(node).0).sum();
         while let Some((_, launch)) = launches.next_if(|(kernel, _)| *kernel == group.index) {
             // A result of the prologue is not an input of the group.
             let is_own = |node: &&NodeId| step.nodes.contains(node);
@@ -212,6 +213,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         in_place: None,
         bytes_read: 0,
         bytes_written: 0,
+        operations: 0.0,
         modelled_time: Duration::ZERO,
         measured: None,
         compile_time: Duration::ZERO,

@@ -116,6 +116,7 @@ fn group(group: &Group) -> Json {
         ("remarks", list(&group.remarks, |remark| text(remark))),
         ("bytes_read", count(group.bytes_read)),
         ("bytes_written", count(group.bytes_written)),
+        ("operations", Json::Count(group.operations as u64)),
         ("modelled_ns", nanoseconds(group.modelled_time)),
         ("measured", option(group.measured, measured)),
         ("compile_ns", nanoseconds(group.compile_time)),

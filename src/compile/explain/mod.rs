@@ -6,6 +6,7 @@
 //! the cost model.
 
 mod asserts;
+mod charts;
 mod copies;
 mod dot;
 mod facts;
@@ -15,6 +16,7 @@ mod layers;
 mod picture;
 mod plan_text;
 mod segments;
+mod source_lines;
 mod text;
 mod why;
 
@@ -141,6 +143,9 @@ pub struct Group {
     pub bytes_read: usize,
     /// The bytes written.
     pub bytes_written: usize,
+    /// The arithmetic operations, where the cost model knows them; 0 otherwise. A multiplication with an addition in a
+    /// product counts as two.
+    pub operations: f64,
     /// The time on one thread, by the cost model.
     pub modelled_time: Duration,
     /// What it took in profiles, on the threads that it runs on. `None` if the function was not profiled.

@@ -104,7 +104,7 @@ impl<'a> Picture<'a> {
         let (width, height) = (positions.size.0 + 2.0 * MARGIN, positions.size.1 + 2.0 * MARGIN);
         let corner = |index: usize| (positions.corners[index].0 + MARGIN, positions.corners[index].1 + MARGIN);
         let mut out = format!(
-            "<svg role=\"img\" aria-label=\"the graph\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 \
+            "<svg role=\"group\" aria-label=\"Graph\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 \
              {width:.0} {height:.0}\">\n"
         );
         for (&(from, to, edge), lanes) in self.arrows.iter().zip(&positions.lanes) {

@@ -26,6 +26,30 @@ impl Explain {
             };
             return self.segments.iter().enumerate().map(plan).collect();
         }
+        let mut out = self.own_plan_text();
+        if let Some(backward) = &self.backward {
+            let _ = write!(out, "\nbackward pass\n{}", backward.plan_text());
+        }
+        out
+    }
+
+    /// The function op by op: a line per computed value, as if each were a kernel of its own.
+    pub(super) fn ops_text(&self) -> String {
+        let names = Names::of(self);
+        let mut out = format!("{}\n{} bytes\n\n", counted(self.kernels_before, "op"), self.bytes_before);
+        for report in &self.nodes {
+            if matches!(report.role, Role::Loop | Role::Product | Role::Parts | Role::Routine) {
+                let (name, call) = (names.text(report.id), names.call(report.id));
+                let _ = writeln!(out, "{name} = {call}: {}", report.node.ty);
+            }
+        }
+        let outputs: Vec<String> = self.outputs.iter().map(|&node| names.text(node)).collect();
+        let _ = writeln!(out, "\nreturn {}", outputs.join(", "));
+        out
+    }
+
+    /// The plan of a function in one segment, without that of its backward pass.
+    pub(super) fn own_plan_text(&self) -> String {
         let names = Names::of(self);
         let mut out = format!("{} -> {}\n", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"));
         let _ = writeln!(out, "{} bytes unfused, {} fused", self.bytes_before, self.bytes_after);
@@ -53,9 +77,6 @@ impl Explain {
         for copy in &self.copies {
             let (value, bytes) = (names.text(copy.value), (copy.bytes_read, copy.bytes_written));
             let _ = writeln!(out, "copy {value} (reads {} bytes, writes {}): {}", bytes.0, bytes.1, copy.reason);
-        }
-        if let Some(backward) = &self.backward {
-            let _ = write!(out, "\nbackward pass\n{}", backward.plan_text());
         }
         out
     }

@@ -47,7 +47,7 @@ fn a_value_that_is_written_back_is_moved_twice() -> Result<()> {
     let line = format!("copy of {} add reads {SIZE}, writes {SIZE} bytes: it is the new value of input 0", copy.value);
     assert!(explain.to_string().contains(&line), "{explain}");
     assert!(explain.plan_text().contains(&format!("copy add1 (reads {SIZE} bytes, writes {SIZE})")), "{explain}");
-    assert!(explain.to_html().contains("<h2>Copies</h2>"));
+    assert!(explain.to_html().contains("<h3>Copies</h3>"));
     let json: serde_json::Value = serde_json::from_str(&explain.to_json()).expect("it is JSON");
     assert_eq!(json["copies"][0]["input"], 0);
     assert_eq!(json["copies"][0]["value"], copy.value.to_string());

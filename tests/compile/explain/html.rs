@@ -6,7 +6,7 @@ use opfuse::compile::explain::Decision;
 use opfuse::{Explain, Reason, Result, Tensor, compile};
 
 /// Tags that have no end.
-const VOID: [&str; 1] = ["meta"];
+const VOID: [&str; 2] = ["meta", "input"];
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -69,7 +69,8 @@ fn pages_say_everything_and_load_nothing() -> Result<()> {
         let elements = elements(name, &page);
         let count = |element: &str| elements.iter().filter(|other| *other == element).count();
         let halves = 1 + usize::from(explain.backward.is_some());
-        assert_eq!((count("svg"), count("script"), count("style")), (halves, 1, 1), "{name}");
+        assert_eq!(page.matches("<div class=\"graph\">").count(), halves, "{name}");
+        assert_eq!((count("h1"), count("main"), count("script"), count("style")), (1, 1, 1, 1), "{name}");
         assert_eq!(count("link") + count("img") + count("iframe") + count("image"), 0, "{name}");
         for outside in ["http://", "https://", "src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{name}: {outside}");
@@ -77,6 +78,50 @@ fn pages_say_everything_and_load_nothing() -> Result<()> {
         check(name, &explain, &page);
         explain.backward.iter().for_each(|backward| check(name, backward, &page));
     }
+    Ok(())
+}
+
+/// Times, rates, lines of the program, and both plans have a place on the page.
+#[test]
+fn pages_show_times_source_and_plans() -> Result<()> {
+    let x = ramp(&[8, 16]);
+    let f = compile(|x: &Tensor| x.softmax(-1)?.mul(2.0)); // a line of this file
+    f.call(&x)?;
+    let unmeasured = f.explain().to_html();
+    assert_eq!(unmeasured.matches("<div class=\"lane\">").count(), 1, "{unmeasured}");
+    assert!(!unmeasured.contains("data-measured"), "{unmeasured}");
+    drop(f.profile(&x)?);
+    let explain = f.explain();
+    let page = explain.to_html();
+    elements("times", &page);
+    assert_eq!(page.matches("<div class=\"lane\">").count(), 2, "{page}");
+    assert_eq!(page.matches("class=\"slice\"").count(), 2 * explain.groups.len(), "{page}");
+    assert_eq!(page.matches(" data-measured=").count(), explain.groups.len(), "{page}");
+    assert!(explain.groups.iter().all(|group| group.operations > 0.0), "{explain}");
+    assert_eq!(page.matches("<g class=\"dot\"").count(), explain.groups.len(), "{page}");
+    let line = line!() - 14;
+    assert!(page.contains(&format!("<p class=\"file\">{}</p>", file!())), "{page}");
+    assert!(page.contains(&format!("<b>{line:>4} </b>    let f = compile(")), "{page}");
+    assert!(page.contains("// a line of this file"), "{page}");
+    assert!(page.contains(&escaped(&explain.plan_text())), "{page}");
+    assert!(page.contains("amax1 = amax(input1; [-1], true): f32[8,1]\nsub1 = sub(input1, amax1; 1)"), "{page}");
+    Ok(())
+}
+
+#[test]
+fn lines_of_a_file_that_is_not_there_are_named() -> Result<()> {
+    let f = compile(|x: &Tensor| x.exp());
+    f.call(&ramp(&[4]))?;
+    let mut explain = f.explain();
+    for place in explain.nodes.iter_mut().filter_map(|node| node.place.as_mut()) {
+        place.file = "no such <file>.rs".into();
+    }
+    let page = explain.to_html();
+    elements("lost", &page);
+    assert!(
+        page.contains("<p class=\"file\">no such &lt;file&gt;.rs</p>\n<p class=\"note\">The file was not"),
+        "{page}"
+    );
     Ok(())
 }
 
