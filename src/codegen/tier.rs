@@ -90,7 +90,7 @@ impl Tier {
         }
         let is_plain = !gathers && !has_indices && !folds_indices(kernel);
         let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && is_plain;
-        if is_single || jumps {
+        if is_single || jumps || moves_rows(kernel, geometry) || is_narrow(kernel, geometry) {
             return Tier::Vm;
         }
         if x64::Level::best().is_some_and(|level| is_for_x64(level, kernel, geometry)) {
@@ -145,8 +145,7 @@ fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 /// Whether there is code for the accesses of a launch, or for copies of them. Where a copy is all there is to do, the
 /// vm does it, unless it is a transpose.
 fn has_code(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
-    let is_copy = kernel.insts.iter().all(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_)));
-    if is_copy && transposed(kernel, geometry).is_empty() {
+    if is_copy(kernel) && transposed(kernel, geometry).is_empty() {
         return x64::declined(level, kernel, &geometry.classes(kernel)).is_none();
     }
     let of_copies = native::classes_of_codes(level.deinterleave(), kernel, geometry);
@@ -166,6 +165,33 @@ fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry
 fn has_angles(kernel: &Kernel) -> bool {
     let is_angle = |kind: &Kind| matches!(kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan));
     kernel.insts.iter().any(|inst| is_angle(&inst.kind))
+}
+
+/// Whether elements are only moved, in rows that the vm copies as they are, backwards or repeated: see
+/// `codegen/vm/copying.rs`. Machine code takes twice as long (`scripts/sweep.sh --only flip`).
+fn moves_rows(kernel: &Kernel, geometry: &Geometry) -> bool {
+    let [output] = &kernel.outputs[..] else { return false };
+    let bytes = output.dtype.size();
+    let is_row = |access: &Access| {
+        let stride = geometry.lane_stride(access);
+        stride == 0 || stride == bytes || stride == bytes.wrapping_neg()
+    };
+    is_copy(kernel)
+        && (geometry.inner.len(), geometry.lanes) == (1, Lanes::Inner)
+        && geometry.n_inner() >= LEAST_MOVED
+        && geometry.operands.iter().all(is_row)
+}
+
+/// Whether the vm computes rows in whole numbers of one or two bytes. Machine code widens them to four, which takes three
+/// times as long.
+fn is_narrow(kernel: &Kernel, geometry: &Geometry) -> bool {
+    let narrow = vm::narrow::Narrow::of(vm::Isa::best(), kernel, geometry.lanes);
+    geometry.n_inner() >= LEAST_NARROW && narrow.is_some_and(|narrow| narrow.takes(geometry))
+}
+
+/// Whether elements are only moved.
+fn is_copy(kernel: &Kernel) -> bool {
+    kernel.insts.iter().all(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_)))
 }
 
 /// Whether a fold is one of indices, as argmax. The vm takes several times longer for it, on rows of any length
@@ -188,6 +214,10 @@ fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
     !has_gathers(kernel) && geometry.n_inner().saturating_mul(bytes) <= MOST_PACKED
 }
 
+/// Fewest elements of a row that the vm moves. It takes longer to start one than to move so many.
+const LEAST_MOVED: usize = 16;
+/// Fewest elements of a row that pay for its start.
+const LEAST_NARROW: usize = 64;
 /// Most bytes of the copies of a row.
 const MOST_PACKED: usize = 1 << 20;
 /// Fewer rows are left to the vm, which packs them.

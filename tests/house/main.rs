@@ -101,6 +101,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/gathered.rs",
     "codegen/vm/interpreter.rs",
     "codegen/vm/moves.rs",
+    "codegen/vm/narrow.rs",
     "codegen/vm/operations.rs",
     "codegen/vm/program.rs",
     "codegen/vm/routine.rs",

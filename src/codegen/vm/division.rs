@@ -13,6 +13,10 @@
 
 /// Integers of a smaller magnitude are doubles.
 const EXACT: u64 = 1 << 53;
+/// Integers of a smaller magnitude are converted by an addition, which vectors have, unlike the conversion.
+const NEAR: i64 = 1 << 51;
+/// Added to a whole double below 2^51, it leaves that number in the low bits of the sum.
+const WHOLE_BITS: f64 = (3u64 << 51) as f64;
 /// Quotients of f32 below this are exact.
 const EXACT_QUOTIENT: f64 = (1 << 28) as f64;
 /// Quotients of f64 below this are whole numbers that are off by at most one.
@@ -20,15 +24,22 @@ const NEAR_QUOTIENT: f64 = (1u64 << 52) as f64;
 
 /// The quotient of integers, toward zero; 0 for a divisor of 0.
 pub(super) trait Quotient: Sized {
+    /// Whether the forms for usual operands are quicker.
+    const HAS_USUAL: bool;
     fn quotient(self, divisor: Self) -> Self;
     fn remainder(self, divisor: Self) -> Self;
+    /// The quotient of usual operands, without branches, and whether they are usual.
+    fn usual_quotient(self, divisor: Self) -> (Self, bool);
+    /// The remainder of usual operands, without branches, and whether they are usual.
+    fn usual_remainder(self, divisor: Self) -> (Self, bool);
 }
 
 impl Quotient for i32 {
+    const HAS_USUAL: bool = false;
     #[inline(always)]
     fn quotient(self, divisor: i32) -> i32 {
-        // The least number by -1 wraps. By 0 the cast of an infinity or NaN would saturate.
-        let quotient = (f64::from(self) / f64::from(divisor)) as i64 as i32;
+        // The least number by -1 wraps, because higher bits are dropped.
+        let quotient = ((f64::from(self) / f64::from(divisor)).trunc() + WHOLE_BITS).to_bits() as i32;
         if divisor == 0 { 0 } else { quotient }
     }
     #[inline(always)]
@@ -36,9 +47,31 @@ impl Quotient for i32 {
         let remainder = self.wrapping_sub(self.quotient(divisor).wrapping_mul(divisor));
         if divisor == 0 { 0 } else { remainder }
     }
+    #[inline(always)]
+    fn usual_quotient(self, divisor: i32) -> (i32, bool) {
+        (self.quotient(divisor), true)
+    }
+    #[inline(always)]
+    fn usual_remainder(self, divisor: i32) -> (i32, bool) {
+        (self.remainder(divisor), true)
+    }
+}
+
+/// The double of an integer below [`NEAR`], and whether it is below.
+#[inline(always)]
+fn near(integer: i64) -> (f64, bool) {
+    let double = f64::from_bits(WHOLE_BITS.to_bits().wrapping_add_signed(integer)) - WHOLE_BITS;
+    (double, (integer < NEAR) & (integer > -NEAR))
+}
+
+/// The integer of a whole double below [`NEAR`].
+#[inline(always)]
+fn of_near(double: f64) -> i64 {
+    (double + WHOLE_BITS).to_bits().wrapping_sub(WHOLE_BITS.to_bits()) as i64
 }
 
 impl Quotient for i64 {
+    const HAS_USUAL: bool = true;
     #[inline(always)]
     fn quotient(self, divisor: i64) -> i64 {
         if self.unsigned_abs() < EXACT && divisor.unsigned_abs() < EXACT && divisor != 0 {
@@ -49,6 +82,19 @@ impl Quotient for i64 {
     #[inline(always)]
     fn remainder(self, divisor: i64) -> i64 {
         if divisor == 0 { 0 } else { self.wrapping_sub(self.quotient(divisor).wrapping_mul(divisor)) }
+    }
+    #[inline(always)]
+    fn usual_quotient(self, divisor: i64) -> (i64, bool) {
+        let ((a, a_is_near), (b, b_is_near)) = (near(self), near(divisor));
+        let quotient = of_near((a / b).trunc());
+        (if divisor == 0 { 0 } else { quotient }, a_is_near & b_is_near)
+    }
+    #[inline(always)]
+    fn usual_remainder(self, divisor: i64) -> (i64, bool) {
+        let ((a, a_is_near), (b, b_is_near)) = (near(self), near(divisor));
+        // The product is no larger than the dividend, so it is exact.
+        let remainder = of_near(a - (a / b).trunc() * b);
+        (if divisor == 0 { 0 } else { remainder }, a_is_near & b_is_near)
     }
 }
 
@@ -121,6 +167,11 @@ mod tests {
         {
             let (quotient, remainder) = if b == 0 { (0, 0) } else { (a.wrapping_div(b), a.wrapping_rem(b)) };
             assert_eq!((a.quotient(b), a.remainder(b)), (quotient, remainder), "{a} by {b}");
+            let usual = [(a.usual_quotient(b), quotient), (a.usual_remainder(b), remainder)];
+            for ((found, is_usual), expected) in usual {
+                assert!(!is_usual || found == expected, "{a} by {b}: {found}, not {expected}");
+                assert_eq!(is_usual, [a, b].iter().all(|x| x.unsigned_abs() < 1 << 51), "{a} by {b}");
+            }
             let (a, b) = (a as i32, b as i32);
             let (quotient, remainder) = if b == 0 { (0, 0) } else { (a.wrapping_div(b), a.wrapping_rem(b)) };
             assert_eq!((a.quotient(b), a.remainder(b)), (quotient, remainder), "{a} by {b}");

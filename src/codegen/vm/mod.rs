@@ -15,6 +15,7 @@ mod interpreter;
 mod isa;
 mod merged;
 mod moves;
+pub(super) mod narrow;
 mod nodes;
 mod operations;
 mod pairs;

@@ -39,6 +39,10 @@ pub(super) trait Bitwise: Element {
 /// Prims on integers only: shifts, with amounts modulo the width; division, which gives 0 for zero; and powers.
 pub(super) trait Whole: Element {
     fn quot(self, o: Self) -> Self;
+    /// Whether [`Whole::usual_quot`] is quicker.
+    const HAS_USUAL_QUOTIENT: bool;
+    /// [`Quotient::usual_quotient`].
+    fn usual_quot(self, o: Self) -> (Self, bool);
     fn pow(self, o: Self) -> Self;
     fn shl(self, o: Self) -> Self;
     fn shr(self, o: Self) -> Self;
@@ -77,16 +81,21 @@ macro_rules! integers {
             fn rem(self, o: $int) -> $int {
                 Quotient::remainder(self, o)
             }
-            const HAS_USUAL_REMAINDER: bool = false;
+            const HAS_USUAL_REMAINDER: bool = <$int as Quotient>::HAS_USUAL;
             #[inline(always)]
             fn usual_rem(self, o: $int) -> ($int, bool) {
-                (Native::rem(self, o), true)
+                Quotient::usual_remainder(self, o)
             }
         }
         impl Whole for $int {
             #[inline(always)]
             fn quot(self, o: $int) -> $int {
                 Quotient::quotient(self, o)
+            }
+            const HAS_USUAL_QUOTIENT: bool = <$int as Quotient>::HAS_USUAL;
+            #[inline(always)]
+            fn usual_quot(self, o: $int) -> ($int, bool) {
+                Quotient::usual_quotient(self, o)
             }
             #[inline(always)]
             fn pow(self, o: $int) -> $int {
@@ -375,8 +384,24 @@ binary! {
     Shl<Whole> |a, b| -> T { a.shl(b) }
     Shr<Whole> |a, b| -> T { a.shr(b) }
     ShrU<Whole> |a, b| -> T { a.shru(b) }
-    Quot<Whole> |a, b| -> T { a.quot(b) }
     IntPow<Whole> |a, b| -> T { a.pow(b) }
+}
+
+/// The quotient of integers, toward zero.
+pub(super) struct Quot<T>(PhantomData<T>);
+impl<T: Whole> Binary for Quot<T> {
+    type A = T;
+    type B = T;
+    type Out = T;
+    const HAS_USUAL: bool = T::HAS_USUAL_QUOTIENT;
+    #[inline(always)]
+    fn apply(a: T, b: T) -> T {
+        a.quot(b)
+    }
+    #[inline(always)]
+    fn usual(a: T, b: T) -> (T, bool) {
+        a.usual_quot(b)
+    }
 }
 
 /// The remainder of a division toward zero.

@@ -10,6 +10,7 @@ use super::gathered::{Gatherable, Gathered, gatherable};
 use super::interpreter::Interpreter;
 use super::isa::Isa;
 use super::merged::Merged;
+use super::narrow::Narrow;
 use super::nodes::Nodes;
 use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
@@ -55,6 +56,8 @@ pub struct VmProgram {
     direct: Option<Direct>,
     /// The copy that the kernel is.
     copying: Option<Copying>,
+    /// The steps of the kernel, if it computes in whole numbers of one or two bytes.
+    narrow: Option<Narrow>,
     splits: bool,
     /// Whether memory is strided along the lanes, so that neighbouring rows share cache lines.
     is_strided: bool,
@@ -94,6 +97,7 @@ impl VmProgram {
         let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
         let crosswise = Crosswise::of(kernel, lanes).filter(|_| is_strided);
         let copying = Copying::of(isa, kernel, lanes);
+        let narrow = Narrow::of(isa, kernel, lanes);
         Ok(VmProgram {
             lanes,
             n_outputs,
@@ -101,6 +105,7 @@ impl VmProgram {
             recomputing,
             direct,
             copying,
+            narrow,
             splits,
             is_strided,
             gatherable,
@@ -146,6 +151,10 @@ impl VmProgram {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
         // SAFETY: passed on from the caller.
         if self.copying.as_ref().is_some_and(|copying| unsafe { copying.run(geometry, pointers, part) }) {
+            return;
+        }
+        // SAFETY: passed on from the caller.
+        if self.narrow.as_ref().is_some_and(|narrow| unsafe { narrow.run(geometry, pointers, part) }) {
             return;
         }
         if let Some(direct) = &self.direct {

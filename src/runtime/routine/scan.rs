@@ -55,6 +55,8 @@ pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> 
 const TOGETHER: usize = 8;
 /// Elements of a line that are copied at a time.
 const PIECE: usize = 64;
+/// Contiguous lines of no more elements are accumulated one after the other: copies would take longer.
+const SHORT: usize = 24;
 /// Lines that are accumulated together if their elements are neighbours, as along the first dim of a matrix.
 const NEIGHBOURS: usize = 64;
 
@@ -65,6 +67,7 @@ fn accumulate<T: Element>(
     start: T::Running,
     combine: impl Fn(T::Running, T::Running) -> T::Running,
 ) {
+    let is_short = line.steps == [1, 1] && line.len <= SHORT;
     let done: Result<(), std::convert::Infallible> = walk.try_lines(|[input, output], lines| {
         let [from_step, to_step] = lines.steps;
         let mut nth = 0;
@@ -73,6 +76,14 @@ fn accumulate<T: Element>(
             if (from_step, to_step) == (1, 1) && left >= NEIGHBOURS {
                 neighbours(line, at, from, to, start, &combine);
                 nth += NEIGHBOURS;
+            } else if is_short {
+                let (from, to) = (&from[at[0]..][..line.len], &mut to[at[1]..][..line.len]);
+                let mut running = start;
+                for (element, to) in from.iter().zip(to) {
+                    running = combine(running, element.run());
+                    *to = T::settle(running);
+                }
+                nth += 1;
             } else if left >= TOGETHER {
                 together(line, lines.steps, at, from, to, start, &combine);
                 nth += TOGETHER;
