@@ -10,6 +10,7 @@ const FOLDER = resolve(process.env.OPFUSE_PAGES ?? "pages");
 const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb",
+  "--font-render-hinting=none",
 ];
 
 /** One browser for all tests of a file, with a new and empty profile. */

@@ -1,6 +1,6 @@
 // Screenshots against the checked-in pictures of `pictures`. `UPDATE_EXPECT=1` accepts what is seen.
 //
-// Fonts differ between machines, so all letters are those of a monospaced font of 12 px, which are 7 px wide in the
+// Fonts differ between machines, so all letters are those of a monospaced font of 12 px, which are 7.2 px wide in the
 // usual ones. A picture is cut into cells, and the mean colours of cells are compared: a letter may look different, a
 // box may not be elsewhere. What is not seen: other glyphs, and lines that move by less than a cell.
 import assert from "node:assert/strict";
@@ -11,7 +11,7 @@ import { open } from "./browser.js";
 
 /** The side of a cell in pixels, the difference of a colour that counts, and the share of cells that may differ. */
 const [CELL, MOST, SHARE] = [10, 32, 0.02];
-const LETTERS = "body, body * { font: 12px/16px monospace !important; }";
+const LETTERS = "body, body * { font: 12px/16px monospace !important; text-rendering: geometricPrecision; }";
 
 const top = () => undefined;
 const at = (heading) => (page) =>

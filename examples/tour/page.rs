@@ -33,8 +33,8 @@ fn write(out: &mut String, chapters: &[Chapter]) -> fmt::Result {
         "</ol>\n</nav>\n<main>\n<h1>One function through the whole library</h1>\n<p>The function adds a residual, \
          normalizes each row and applies gelu. That is thirteen loops over memory op by op, and one when compiled. \
          Each chapter is one floor of the library, and shows the function as that floor sees it.</p>\n<p \
-         class=\"note\">Written by <code>cargo run --release --example tour -- --html docs/tour.html</code>. Without the option the tour \
-         is printed, with times.</p>"
+         class=\"note\">Written by <code>cargo run --release --example tour -- --html docs/tour.html</code>. Without the option the \
+         tour is printed, with times.</p>"
     )?;
     for (at, chapter) in (1..).zip(chapters) {
         writeln!(out, "<section id=\"chapter-{at}\">\n<h2>{}</h2>\n<p>{}</p>", chapter.title, prose(chapter.text))?;

@@ -111,8 +111,8 @@ impl Explain {
             out,
             "<h3>Graph</h3>\n<p>A box is one {what}; colours tell kernels apart, or show their times. <span \
              class=\"key fused\">Solid arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, \
-             <span class=\"key plain\">thin ones</span> read from memory.</p>\n<div class=\"tools\" hidden>\n<label>Search \
-             <input type=\"search\" data-search></label>\n<span role=\"status\" data-found></span>\n<label>Colours \
+             <span class=\"key plain\">thin ones</span> read from memory.</p>\n<div class=\"tools\" hidden>\n<label>\
+             Search <input type=\"search\" data-search></label>\n<span role=\"status\" data-found></span>\n<label>Colours \
              <select data-colours></select></label>"
         )?;
         for (zoom, name) in [("in", "Zoom in"), ("out", "Zoom out"), ("fit", "Show all")] {
