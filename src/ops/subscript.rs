@@ -302,6 +302,7 @@ impl Tensor {
     }
 
     /// The view that the items other than tensors select, and the tensors by dim of that view.
+    #[track_caller]
     fn taken(&self, items: Vec<Index>) -> Result<(Tensor, Vec<Option<Tensor>>)> {
         let dims_of = |item: &Index| match item {
             Index::Select(_) | Index::Slice { .. } => 1,

@@ -124,6 +124,13 @@ fn short_rows_have_eagers_bits() {
 }
 
 #[test]
+fn narrow_elements_have_eagers_bits() {
+    for (what, graph) in short_rows::whole_folds().into_iter().chain(short_rows::columns()) {
+        check_graph(&what, &graph);
+    }
+}
+
+#[test]
 fn short_products_have_eagers_bits() {
     for (what, graph, is_unrolled) in short_products::products() {
         assert_eq!(short_products::is_unrolled(&graph), is_unrolled, "{what}\n{graph}");

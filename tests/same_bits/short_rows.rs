@@ -70,3 +70,49 @@ pub(crate) fn folds() -> Vec<(String, Graph)> {
     }
     graphs
 }
+
+/// Folds of short rows of whole numbers, and values per element that depend on them. Their columns are narrow.
+pub(crate) fn whole_folds() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for (case, lanes) in LENGTHS.into_iter().take(10).enumerate() {
+        for dtype in [DType::U8, DType::I8, DType::I16, DType::I64] {
+            let rows = 8192 / lanes + 17;
+            let (all, kept) = (format!("{dtype}[{rows},{lanes}]"), format!("{dtype}[{rows},1]"));
+            let strides = if case % 3 == 1 { format!(":{},1", lanes + 3) } else { String::new() };
+            let text = format!(
+                "n0 = input: {dtype}[{rows},{lanes}{strides}]
+                 n1 = input: {dtype}[{lanes}]
+                 n2 = amax(n0; [-1], true): {kept}
+                 n3 = sub(n2, n0; 1): {all}
+                 n4 = mul(n3, n1): {all}
+                 n5 = sum(n4; [-1], false, none): i64[{rows}]
+                 n6 = argmin(n0; -1, false): i64[{rows}]
+                 return n4, n5, n6"
+            );
+            graphs.push((format!("{lanes} of {dtype}, {rows} times"), parsed(&text)));
+        }
+    }
+    graphs
+}
+
+/// Columns of matrices of narrow elements, and matrices that are transposed, with arithmetic beside them.
+pub(crate) fn columns() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for columns in [2, 3, 4, 5, 8, 9, 16, 33] {
+        for dtype in [DType::U8, DType::I16, DType::BF16, DType::F32] {
+            let rows = 1000;
+            let text = format!(
+                "n0 = input: {dtype}[{rows},{columns}]
+                 n1 = transpose(n0; 0, 1): {dtype}[{columns},{rows}:1,{columns}]
+                 n2 = input: {dtype}[{columns},{rows}]
+                 n3 = maximum(n2, n1): {dtype}[{columns},{rows}]
+                 n4 = select(n0; 1, 0): {dtype}[{rows}:{columns}]
+                 n5 = add(n4, n4; 1): {dtype}[{rows}]
+                 n6 = flip(n2; [1]): {dtype}[{columns},{rows}]
+                 return n3, n5, n6"
+            );
+            graphs.push((format!("{columns} columns of {dtype}"), parsed(&text)));
+        }
+    }
+    graphs
+}

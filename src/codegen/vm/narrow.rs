@@ -233,7 +233,7 @@ impl Tiles {
 }
 
 /// A whole number of a width.
-trait Whole: Copy + Default {
+trait Whole: Copy {
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -300,10 +300,8 @@ unsafe fn each<T: Whole>(a: *const T, b: *const T, to: *mut T, n: usize, operati
         for at in (0..whole).step_by(BLOCK) {
             let a = a.add(at).cast::<[T; BLOCK]>().read_unaligned();
             let b = b.add(at).cast::<[T; BLOCK]>().read_unaligned();
-            let mut results = [T::default(); BLOCK];
-            for (result, (a, b)) in results.iter_mut().zip(a.into_iter().zip(b)) {
-                *result = operation(a, b);
-            }
+            // By index, because arrays that are consumed do not become vectors of 32 bytes.
+            let results: [T; BLOCK] = std::array::from_fn(|index| operation(a[index], b[index]));
             to.add(at).cast::<[T; BLOCK]>().write_unaligned(results);
         }
         for at in whole..n {
