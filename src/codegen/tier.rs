@@ -182,8 +182,8 @@ fn moves_rows(kernel: &Kernel, geometry: &Geometry) -> bool {
         && geometry.operands.iter().all(is_row)
 }
 
-/// Whether the vm computes rows in whole numbers of one or two bytes. Machine code widens them to four, which takes three
-/// times as long.
+/// Whether the vm computes rows in whole numbers of one or two bytes. Machine code widens them to four, which takes
+/// three times as long.
 fn is_narrow(kernel: &Kernel, geometry: &Geometry) -> bool {
     let narrow = vm::narrow::Narrow::of(vm::Isa::best(), kernel, geometry.lanes);
     geometry.n_inner() >= LEAST_NARROW && narrow.is_some_and(|narrow| narrow.takes(geometry))

@@ -12,7 +12,7 @@ use crate::{assert_none, code_only, is_word, leading_word, rust_files};
 
 /// The most different names at the first two levels. Types of the root stand in the module that they belong to, too. A
 /// third of them are modules with the names that people know them by.
-const MOST: usize = 366;
+const MOST: usize = 367;
 
 #[test]
 fn public_names_are_on_the_list() {

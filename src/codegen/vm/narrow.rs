@@ -72,8 +72,8 @@ impl Narrow {
                     match (prim, &args[..]) {
                         (Prim::WrapU8 | Prim::WrapI8, &[arg]) if bytes == 1 => arg,
                         (Prim::WrapI16, &[arg]) => arg,
-                        _ => {
-                            steps.push(step(isa, bytes, inst, prim, &args)?);
+                        (other, args) => {
+                            steps.push(step(isa, bytes, inst, other, args)?);
                             Arg::Step(steps.len() - 1)
                         }
                     }
@@ -165,7 +165,7 @@ fn step(isa: Isa, bytes: usize, inst: &Inst, prim: Prim, args: &[Arg]) -> Option
             let ones = if is_bool { 1 } else { u16::MAX };
             Some(Step { routine: routine(Prim::Xor)?, args: [a, Arg::Number(ones)] })
         }
-        _ => None,
+        (_others, _) => None,
     }
 }
 
@@ -355,7 +355,8 @@ mod tests {
         let mut insts: Vec<Inst> = Vec::new();
         let mut push = |kind, args: &[usize]| {
             let args = args.iter().map(|&arg| Reg::new(arg)).collect();
-            insts.push(Inst { kind, args, ty: Ty::I32, level: Level::Full });
+            let level = if matches!(kind, Kind::Lit(_)) { Level::Row } else { Level::Full };
+            insts.push(Inst { kind, args, ty: Ty::I32, level });
             insts.len() - 1
         };
         let [a, b, seven] = [Kind::Load(0), Kind::Load(1), Kind::Lit(Lit::i32(7))].map(|kind| push(kind, &[]));

@@ -39,9 +39,7 @@ pub(super) trait Bitwise: Element {
 /// Prims on integers only: shifts, with amounts modulo the width; division, which gives 0 for zero; and powers.
 pub(super) trait Whole: Element {
     fn quot(self, o: Self) -> Self;
-    /// Whether [`Whole::usual_quot`] is quicker.
     const HAS_USUAL_QUOTIENT: bool;
-    /// [`Quotient::usual_quotient`].
     fn usual_quot(self, o: Self) -> (Self, bool);
     fn pow(self, o: Self) -> Self;
     fn shl(self, o: Self) -> Self;
@@ -387,38 +385,32 @@ binary! {
     IntPow<Whole> |a, b| -> T { a.pow(b) }
 }
 
-/// The quotient of integers, toward zero.
-pub(super) struct Quot<T>(PhantomData<T>);
-impl<T: Whole> Binary for Quot<T> {
-    type A = T;
-    type B = T;
-    type Out = T;
-    const HAS_USUAL: bool = T::HAS_USUAL_QUOTIENT;
-    #[inline(always)]
-    fn apply(a: T, b: T) -> T {
-        a.quot(b)
-    }
-    #[inline(always)]
-    fn usual(a: T, b: T) -> (T, bool) {
-        a.usual_quot(b)
-    }
+/// Defines operations whose usual operands have a quicker form.
+macro_rules! with_usual {
+    ($($(#[$doc:meta])* $name:ident<$bound:path> $apply:ident, $has_usual:ident $usual:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name<T>(PhantomData<T>);
+        impl<T: $bound> Binary for $name<T> {
+            type A = T;
+            type B = T;
+            type Out = T;
+            const HAS_USUAL: bool = T::$has_usual;
+            #[inline(always)]
+            fn apply(a: T, b: T) -> T {
+                a.$apply(b)
+            }
+            #[inline(always)]
+            fn usual(a: T, b: T) -> (T, bool) {
+                a.$usual(b)
+            }
+        }
+    )*};
 }
-
-/// The remainder of a division toward zero.
-pub(super) struct Rem<T>(PhantomData<T>);
-impl<T: Native> Binary for Rem<T> {
-    type A = T;
-    type B = T;
-    type Out = T;
-    const HAS_USUAL: bool = T::HAS_USUAL_REMAINDER;
-    #[inline(always)]
-    fn apply(a: T, b: T) -> T {
-        a.rem(b)
-    }
-    #[inline(always)]
-    fn usual(a: T, b: T) -> (T, bool) {
-        a.usual_rem(b)
-    }
+with_usual! {
+    /// The quotient of integers, toward zero.
+    Quot<Whole> quot, HAS_USUAL_QUOTIENT usual_quot;
+    /// The remainder of a division toward zero.
+    Rem<Native> rem, HAS_USUAL_REMAINDER usual_rem;
 }
 
 /// `a * b + c`, rounded once.
