@@ -39,6 +39,8 @@ pub(super) struct AlongInner {
     shape: LaunchShape,
     /// The code for these accesses. None if there is code for copies alone.
     plain: Option<Codes>,
+    /// The code for copies of all strided accesses, if there is no other.
+    copied: Option<StagedCode>,
     /// Whether outputs may be written with non-temporal stores.
     is_streaming: bool,
     /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
@@ -62,12 +64,12 @@ impl AlongInner {
         classes: &[Class],
         deinterleave: Deinterleave,
     ) -> Result<AlongInner, Reason> {
-        let (shape, plain, deinterleaved) = match Codes::new(compile, kernel, classes, Rows::Whole) {
-            Ok(plain) => (plain.shape.clone(), Some(plain), OnceLock::new()),
+        let (shape, plain, copied) = match Codes::new(compile, kernel, classes, Rows::Whole) {
+            Ok(plain) => (plain.shape.clone(), Some(plain), None),
             Err(reason) => {
                 let slots = strided(kernel, classes);
                 let copied = StagedCode::compile(compile, kernel, classes, &slots, Rows::Whole).map_err(|_| reason)?;
-                (copied.codes.shape.clone(), None, OnceLock::from(Some(copied)))
+                (copied.codes.shape.clone(), None, Some(copied))
             }
         };
         Ok(AlongInner {
@@ -75,13 +77,14 @@ impl AlongInner {
             classes: classes.into(),
             shape,
             plain,
+            copied,
             is_streaming,
             kernel: kernel.clone(),
             packed: OnceLock::new(),
             transposed: OnceLock::new(),
             gathered: OnceLock::new(),
             deinterleave,
-            deinterleaved,
+            deinterleaved: OnceLock::new(),
             short_rows: OnceLock::new(),
             interpreted: OnceLock::new(),
         })
@@ -164,7 +167,7 @@ impl AlongInner {
 
     /// The code for copies of the operands in `slots`, if there are any, and `cell` was compiled for the same ones.
     fn staged<'a>(
-        &self,
+        &'a self,
         cell: &'a OnceLock<Option<StagedCode>>,
         slots: &[usize],
         rows: Rows,
@@ -172,8 +175,14 @@ impl AlongInner {
         if slots.is_empty() {
             return None;
         }
+        let n_operands = self.kernel.operands.len();
+        if let Some(copied) =
+            self.copied.as_ref().filter(|copied| rows == Rows::Whole && copied.is_for(slots, n_operands))
+        {
+            return Some(copied);
+        }
         let compile = || StagedCode::compile(self.compile, &self.kernel, &self.classes, slots, rows).ok();
-        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, self.kernel.operands.len()))
+        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots, n_operands))
     }
 }
 
