@@ -368,7 +368,8 @@ fn the_environment_names_the_folder() {
         let hits = disk::folder().map(|folder| (folder.stats().hits, folder.stats().stored));
         let found = match (hits, disk::refusal()) {
             (None, None) => "off".to_string(),
-            (Some((0, stored)), None) if stored > 10 => "written".to_string(),
+            // Two ways to stage a kernel may need the same code, which is found the second time.
+            (Some((hits, stored)), None) if stored > 10 * hits.max(1) => "written".to_string(),
             (Some((hits, 0)), None) if hits > 10 => "read".to_string(),
             (None, Some(why)) if why.contains("must be the user's own") => "refused".to_string(),
             (hits, why) => format!("{hits:?} {why:?}"),
