@@ -380,7 +380,7 @@ mod tests {
         for (dtype, wrap) in [(DType::U8, Prim::WrapU8), (DType::I8, Prim::WrapI8), (DType::I16, Prim::WrapI16)] {
             let (kernel, bytes) = (kernel(dtype, wrap), dtype.size());
             assert_eq!(kernel.verify(), Ok(()));
-            let memory: Vec<u8> = (0..6000u32 * bytes as u32).map(|i| (i * 73 >> 2) as u8).collect();
+            let memory: Vec<u8> = (0..6000u32 * bytes as u32).map(|i| ((i * 73) >> 2) as u8).collect();
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
                 let narrow = Narrow::of(isa, &kernel, Lanes::Inner).expect("it has such steps alone");
                 for (n, second) in [(0, bytes), (1, bytes), (63, bytes), (64, 0), (65, bytes), (2999, 0), (5000, bytes)]
