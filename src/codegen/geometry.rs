@@ -6,7 +6,6 @@
 //! their logical order, because it is the order of the fold.
 
 use super::kernel::{Kernel, Kind, Level, Operand, Output, Source};
-use crate::ir::Combine;
 use smallvec::SmallVec;
 
 /// One stride per loop.
@@ -343,15 +342,10 @@ impl Geometry {
             let bytes = operand.dtype.size();
             (row, inner) == (0, 0) || (row, inner) == (bytes, row_lanes * bytes)
         };
-        let has_indices = kernel
-            .insts
-            .iter()
-            .any(|inst| matches!(inst.kind, Kind::Gather(_) | Kind::Fold(Combine::ArgMax | Combine::ArgMin)));
-        let is_single = kernel.passes().into_iter().max() == Some(1)
-            && kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row);
         let mut operands = kernel.operands.iter().zip(&self.operands);
-        is_single
-            && !has_indices
+        kernel.folds_once()
+            && !kernel.has_gathers()
+            && !kernel.folds_indices()
             && operands.all(|(operand, access)| operand.source == Source::Memory && in_row(operand, access))
     }
 
@@ -438,8 +432,8 @@ pub(super) fn dense_row(rows: &[usize], operands: &[(&Operand, &[usize])]) -> Op
 mod tests {
     use super::*;
     use crate::codegen::kernel::{Inst, Kind};
-    use crate::ir::DType;
     use crate::ir::scalar::{Reg, Ty};
+    use crate::ir::{Combine, DType};
     use smallvec::smallvec;
 
     /// The vector loop of a sum over `length` elements that are `stride` bytes apart, in neighbouring rows.

@@ -118,6 +118,22 @@ impl Kernel {
         self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(_)))
     }
 
+    /// Whether it loads elements at an index that it computes.
+    pub(super) fn has_gathers(&self) -> bool {
+        self.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)))
+    }
+
+    /// Whether a fold is one of indices, as argmax.
+    pub(super) fn folds_indices(&self) -> bool {
+        self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(Combine::ArgMax | Combine::ArgMin)))
+    }
+
+    /// Whether rows are folded in one pass, and every output is a value per row.
+    pub(super) fn folds_once(&self) -> bool {
+        self.passes().into_iter().max() == Some(1)
+            && self.outputs.iter().all(|output| self.inst(output.value).level == Level::Row)
+    }
+
     /// A primitive that is computed one element at a time, which no tier makes machine code for, if there is one.
     pub(super) fn prim_by_element(&self) -> Option<Prim> {
         self.insts.iter().find_map(|inst| match inst.kind {

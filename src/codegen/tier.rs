@@ -2,7 +2,7 @@
 
 use super::cranelift;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
-use super::kernel::{FOLD_BLOCK, Kernel, Kind, Level};
+use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::native::{
     self, deinterleaved::wide_columns, gathered::gathered, transposed::covers_jumps, transposed::transposed,
@@ -11,8 +11,8 @@ use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
 use crate::error::Reason;
+use crate::ir::DType;
 use crate::ir::scalar::Func;
-use crate::ir::{Combine, DType};
 use std::fmt;
 
 /// A way to make running code.
@@ -82,13 +82,14 @@ impl Tier {
         let is_short = lanes < SHORT_ROW;
         // The vm reads strided elements one by one.
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
-        let has_indices = has_gathers(kernel);
+        let has_indices = kernel.has_gathers();
         let walks_rows = is_short && geometry.n_rows() > 1;
         if geometry.lanes == Lanes::Rows {
             let runs = |level| !jumps && is_for_x64_along_rows(level, kernel, geometry);
             return if x64::Level::best().is_some_and(runs) { Tier::X64 } else { Tier::Vm };
         }
-        let is_plain = !gathers && !has_indices && !folds_indices(kernel);
+        // The vm takes several times longer for folds of indices (`scripts/sweep.sh --only argmax`).
+        let is_plain = !gathers && !has_indices && !kernel.folds_indices();
         let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && is_plain;
         if is_single || jumps || moves_rows(kernel, geometry) || is_narrow(kernel, geometry) {
             return Tier::Vm;
@@ -109,11 +110,9 @@ impl Tier {
 /// rows at a time. The vm walks several passes along the rows in narrow strips, with a call per strip and instruction.
 /// So a softmax over the rows of a matrix takes a quarter of the time.
 pub(super) fn turn_along_folds(kernel: &Kernel, geometry: &mut Geometry) {
-    let walks_again = kernel.passes().into_iter().max() > Some(1)
-        || kernel.outputs.iter().any(|output| kernel.inst(output.value).level == Level::Full);
     let n_inner = geometry.n_inner();
     let is_worth = n_inner >= LEAST_TURNED && geometry.n_rows().saturating_mul(n_inner) >= LEAST_WORK;
-    if geometry.lanes != Lanes::Rows || !kernel.has_folds() || !walks_again || !is_worth {
+    if geometry.lanes != Lanes::Rows || !kernel.has_folds() || kernel.folds_once() || !is_worth {
         return;
     }
     geometry.lanes = Lanes::Inner;
@@ -133,9 +132,7 @@ fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let is_long = geometry.n_rows() == 1 || geometry.inner.last().is_some_and(|&lanes| lanes >= LONG_ANGLES);
     let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
     // The vm spreads the blocks of a few long rows over threads, and does nothing else as fast as machine code.
-    let is_fold_alone = kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row)
-        && kernel.passes().into_iter().max() == Some(1);
-    let few_rows = is_fold_alone && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
+    let few_rows = kernel.folds_once() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
     !(is_long && has_angles(kernel) && !native::skips_reduction(kernel))
         && one_line
         && !few_rows
@@ -156,7 +153,7 @@ fn has_code(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let fills_vectors = geometry.rows.last().is_some_and(|&rows| rows >= LEAST_ROWS);
     // Sweeps have no folds, so they skip the range reduction of angles.
-    let reduces_angles = has_angles(kernel) && has_gathers(kernel);
+    let reduces_angles = has_angles(kernel) && kernel.has_gathers();
     fills_vectors && !reduces_angles && x64::declined_along_rows(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
@@ -183,25 +180,15 @@ fn moves_rows(kernel: &Kernel, geometry: &Geometry) -> bool {
 }
 
 /// Whether the vm computes rows in whole numbers of one or two bytes. Machine code widens them to four, which takes
-/// three times as long.
+/// three times as long (`scripts/sweep.sh --only add`).
 fn is_narrow(kernel: &Kernel, geometry: &Geometry) -> bool {
-    let narrow = vm::narrow::Narrow::of(vm::Isa::best(), kernel, geometry.lanes);
-    geometry.n_inner() >= LEAST_NARROW && narrow.is_some_and(|narrow| narrow.takes(geometry))
+    let narrow = || vm::narrow::Narrow::of(vm::Isa::best(), kernel, geometry.lanes);
+    geometry.n_inner() >= LEAST_NARROW && narrow().is_some_and(|narrow| narrow.takes(geometry))
 }
 
 /// Whether elements are only moved.
 fn is_copy(kernel: &Kernel) -> bool {
     kernel.insts.iter().all(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_)))
-}
-
-/// Whether a fold is one of indices, as argmax. The vm takes several times longer for it, on rows of any length
-/// (`scripts/sweep.sh --only argmax`).
-fn folds_indices(kernel: &Kernel) -> bool {
-    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(Combine::ArgMax | Combine::ArgMin)))
-}
-
-fn has_gathers(kernel: &Kernel) -> bool {
-    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)))
 }
 
 /// Whether rows of several loops are copied to contiguous memory (`native::packed`): the copies must stay in a
@@ -211,7 +198,7 @@ fn has_gathers(kernel: &Kernel) -> bool {
 fn is_worth_packing(kernel: &Kernel, geometry: &Geometry) -> bool {
     let operands = kernel.operands.iter().map(|operand| operand.dtype.size());
     let bytes: usize = operands.chain(kernel.outputs.iter().map(|output| output.dtype.size())).sum();
-    !has_gathers(kernel) && geometry.n_inner().saturating_mul(bytes) <= MOST_PACKED
+    !kernel.has_gathers() && geometry.n_inner().saturating_mul(bytes) <= MOST_PACKED
 }
 
 /// Fewest elements of a row that the vm moves. It takes longer to start one than to move so many.

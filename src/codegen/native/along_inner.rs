@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
 use super::codes::Codes;
-use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved, surely_deinterleaved};
+use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved, deinterleaved_of_one};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch::{self, LaunchShape};
@@ -18,7 +18,7 @@ use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
-use crate::codegen::kernel::{Kernel, Kind, Operand, Source};
+use crate::codegen::kernel::{Kernel, Operand, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
@@ -92,7 +92,8 @@ impl AlongInner {
 
     /// Bytes of machine code and constants.
     pub(super) fn code_bytes(&self) -> usize {
-        self.plain.as_ref().map_or(0, Codes::n_bytes)
+        let codes = self.plain.as_ref().or(self.copied.as_ref().map(|copied| &copied.codes));
+        codes.map_or(0, Codes::n_bytes)
     }
 
     /// Runs a part of a launch.
@@ -198,7 +199,7 @@ fn is_packed(kernel: &Kernel, classes: &[Class], geometry: &Geometry) -> bool {
     if !kernel.has_folds() || geometry.inner.len() > 1 {
         return kernel.has_folds();
     }
-    if !classes.contains(&Class::Strided) || !PACKED_LANES.contains(&geometry.n_inner()) || has_gathers(kernel) {
+    if !classes.contains(&Class::Strided) || !PACKED_LANES.contains(&geometry.n_inner()) || kernel.has_gathers() {
         return false;
     }
     let is_near = |(operand, access): (&Operand, &Access)| {
@@ -207,10 +208,6 @@ fn is_packed(kernel: &Kernel, classes: &[Class], geometry: &Geometry) -> bool {
         operand.source == Source::Iota || geometry.class(access, bytes) != Class::Strided || apart <= NEAR * bytes
     };
     kernel.operands.iter().zip(&geometry.operands).all(is_near)
-}
-
-fn has_gathers(kernel: &Kernel) -> bool {
-    kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)))
 }
 
 /// The classes that code for a launch may be compiled for, where `which` operands are deinterleaved: those of its
@@ -232,7 +229,7 @@ pub(in crate::codegen) fn classes_of_codes(
     } else if classes.contains(&Class::Strided) {
         all.push(copied(&transposed(kernel, geometry)));
         all.push(copied(&gathered(kernel, geometry)));
-        all.push(copied(&surely_deinterleaved(which, kernel, geometry)));
+        all.push(copied(&deinterleaved_of_one(which, kernel, geometry)));
     }
     all
 }

@@ -47,10 +47,19 @@ pub(super) fn deinterleaved(
     geometry: &Geometry,
     pointers: Pointers<'_>,
 ) -> SmallVec<[usize; 4]> {
+    copied(which, kernel, geometry, |slot| pointer_of(pointers, kernel.operands.len(), slot))
+}
+
+/// The operands and outputs that are copied where `start` is where the memory of one begins.
+fn copied(
+    which: Deinterleave,
+    kernel: &Kernel,
+    geometry: &Geometry,
+    start: impl Fn(usize) -> usize,
+) -> SmallVec<[usize; 4]> {
     if which == Deinterleave::Never {
         return SmallVec::new();
     }
-    let start = |slot: usize| pointer_of(pointers, kernel.operands.len(), slot);
     staged(kernel, geometry, start, |column, n_neighbours| {
         which == Deinterleave::Always || n_neighbours >= LEAST_COLUMNS || column.is_near()
     })
@@ -67,17 +76,13 @@ pub(in crate::codegen) fn wide_columns(kernel: &Kernel, geometry: &Geometry) -> 
     staged(kernel, geometry, |_| 0, |_, n_neighbours| n_neighbours >= LEAST_COLUMNS)
 }
 
-/// The operands and outputs of a launch that are copied whatever their memory is.
-pub(in crate::codegen) fn surely_deinterleaved(
+/// Like [`deinterleaved`], before there is memory: if the operands have the same.
+pub(in crate::codegen) fn deinterleaved_of_one(
     which: Deinterleave,
     kernel: &Kernel,
     geometry: &Geometry,
 ) -> SmallVec<[usize; 4]> {
-    match which {
-        Deinterleave::Never => SmallVec::new(),
-        Deinterleave::Near => staged(kernel, geometry, |_| 0, |column, n| n >= LEAST_COLUMNS || column.is_near()),
-        Deinterleave::Always => staged(kernel, geometry, |_| 0, |_, _| true),
-    }
+    copied(which, kernel, geometry, |_| 0)
 }
 
 /// The operands and outputs whose elements are apart and that are worth a copy, as they are and by how many neighbours
