@@ -25,7 +25,6 @@ use crate::dispatch::modes;
 use crate::eager::{current_numerics, numerics};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::profile::Profile;
-use crate::runtime::Traffic;
 use crate::tensor::handle::Tensor;
 use crate::tensor::ids::Mark;
 use crate::tensor::structure::{Flat, TensorStruct};
@@ -422,45 +421,6 @@ impl<A, F: Function<A>> Compiled<F, A> {
         })
     }
 
-    /// Like [`Compiled::call`], and counts the bytes that each kernel moved while it ran. The traffic of a kernel has
-    /// the position of its group in [`Explain::groups`]. Kernels run in a slow interpreter. Results and side effects
-    /// are those of a call. A byte counts once per kernel, however often the kernel accesses it.
-    ///
-    /// # Errors
-    /// Same as [`Compiled::call`]. Also if nothing is compiled for inputs of these types: the function was not called
-    /// with them yet, or runs eagerly or in segments.
-    pub fn call_counted(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Vec<Traffic>)> {
-        let _numerics = self.options.numerics.map(numerics);
-        let inputs = inputs.into_parts()?;
-        let cell = self.count(|cells| cells.known(&inputs));
-        let is_usual = self.bypass(inputs.tensors.iter(), Stance::Default).is_none();
-        let program = match cell.as_ref().and_then(|cell| cell.entry()) {
-            Some(Entry::Graph(program)) if is_usual && !program.makes_calls() => program,
-            Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
-                let what = "nothing is compiled for these inputs, so no kernel's bytes can be counted";
-                return Err(Error::argument(
-                    "call_counted",
-                    format!("{what}; call the function first, and see explain()"),
-                ));
-            }
-        };
-        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
-        if program.refuses(&tensors).is_some() {
-            let what = "a written input shares elements with another input; clone one of them";
-            return Err(Error::argument("call_counted", what));
-        }
-        let mut traffic = Vec::new();
-        let parts = guarded(|| {
-            program.run_by(&tensors, &[], program.lifted(), |tuned, arrays| {
-                let (results, counted) = tuned.built().executable.run_counted(arrays)?;
-                traffic = counted;
-                Ok(results)
-            })
-        })?;
-        let output = parts.tree_unflatten();
-        output.map(|output| (output, traffic)).ok_or_else(other_outputs)
-    }
-
     /// Like [`Compiled::call`], and says what took how long. The first call with new types has its capture in it; call
     /// the function before, or several times inside [`profile`](crate::profile()), to see what later calls take.
     ///
@@ -585,7 +545,7 @@ fn with_originals<R: TensorStruct>(output: R, handles: &[Tensor], originals: &[T
     if is_other { flat.tree_unflatten().ok_or_else(other_outputs) } else { Ok(output) }
 }
 
-fn other_outputs() -> Error {
+pub(super) fn other_outputs() -> Error {
     Error::Internal { message: "a trace has other outputs than its function".into() }
 }
 

@@ -5,16 +5,14 @@
 //! Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), with ops in topological order.
 
 use super::compiled::Compiled;
-use super::entry::Entry;
-use super::options::Stance;
 use super::panics::guarded;
 use super::repro::{Repro, node_values, of_words};
 use crate::eager::numerics;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, NodeId, NodeKind, SideTable, TensorType};
+use crate::ir::{Graph, NodeId, NodeKind, Scalar, SideTable, TensorType};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
-use crate::transforms::function::{Function, Inputs, TensorRefs};
+use crate::transforms::function::{Function, Inputs};
 
 impl<A, F: Function<A>> Compiled<F, A> {
     /// Compares the compiled graph for these inputs with its eager calls, and shrinks it if they differ. The result is
@@ -42,25 +40,22 @@ impl<A, F: Function<A>> Compiled<F, A> {
     pub fn minimize(&self, inputs: impl Inputs<A>) -> Result<Option<Repro>> {
         let _numerics = self.options.numerics.map(numerics);
         let inputs = inputs.into_parts()?;
-        let cell = self.count(|cells| cells.known(&inputs));
-        let is_usual = self.bypass(inputs.tensors.iter(), Stance::Default).is_none();
-        let program = match cell.as_ref().and_then(|cell| cell.entry()) {
-            Some(Entry::Graph(program)) if is_usual && !program.makes_calls() => program,
-            Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
-                let what = "no single graph is compiled for these inputs; call the function first, and see explain()";
-                return Err(Error::argument("minimize", what));
-            }
-        };
-        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         let mut found = None;
-        let stopped = guarded(|| {
-            program.run_by(&tensors, &[], program.lifted(), |tuned, arrays| {
-                let given = arrays.iter().map(|&array| Tensor::from_array(array.clone())).collect();
-                found = Some(Repro::new(tuned.built().traced.clone(), given));
-                // Nothing runs, so that nothing is written and draws are taken back.
-                Err(Error::argument("minimize", "the graph was taken and does not run"))
-            })
-        });
+        let stopped = self.with_program(
+            "minimize",
+            "no single graph is compiled for these inputs",
+            &inputs,
+            |program, tensors| {
+                guarded(|| {
+                    program.run_by(tensors, &[], program.lifted(), |tuned, arrays| {
+                        let given = arrays.iter().map(|&array| Tensor::from_array(array.clone())).collect();
+                        found = Some(Repro::new(tuned.built().traced.clone(), given));
+                        // Nothing runs, so that nothing is written and draws are taken back.
+                        Err(Error::argument("minimize", "the graph was taken and does not run"))
+                    })
+                })
+            },
+        );
         let repro = match (found, stopped) {
             (Some(repro), _) => repro?,
             (None, Err(error)) => return Err(error),
@@ -254,7 +249,7 @@ impl<'g> Reduction<'g> {
 fn with_plain_inputs(mut best: Repro, fails: &mut impl FnMut(&Repro) -> bool) -> Repro {
     for at in 0..best.inputs().len() {
         let ty = best.inputs()[at].array().ty();
-        let one = crate::ir::Scalar::Int(1).to_lit(ty.dtype).bits;
+        let one = Scalar::Int(1).to_lit(ty.dtype).bits;
         for word in [0, one] {
             let plain = of_words(&ty, std::iter::repeat_n(word, ty.numel()));
             let mut inputs = best.inputs().to_vec();

@@ -10,6 +10,7 @@ mod capture;
 mod cells;
 pub(crate) mod compiled;
 mod copies;
+mod counted;
 pub mod disk;
 mod entry;
 pub mod explain;
