@@ -68,3 +68,8 @@ floor!(
 pub mod debug {
     pub use crate::debug::*;
 }
+
+/// Text inside HTML.
+pub mod escaped {
+    pub use crate::escaped::*;
+}

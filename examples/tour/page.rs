@@ -3,6 +3,7 @@
 //! It works without scripts. Its script lights a name such as `n4` wherever the listing has it.
 
 use crate::floors::{Chapter, Form};
+use opfuse::internals::escaped::Escaped;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -89,19 +90,4 @@ fn prose(text: &str) -> String {
             },
         )
         .collect()
-}
-
-/// Text without HTML's special characters.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            c => f.write_char(c),
-        })
-    }
 }
