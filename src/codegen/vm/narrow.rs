@@ -1,8 +1,8 @@
 //! Kernels on whole numbers of one or two bytes, computed at that width.
 //!
-//! Sums, differences, products and bit operations have the same low bits at any width. So vectors hold two or four
-//! times as many elements as in the computation type, and nothing is converted.
-//! `scripts/sweep.sh --only add` measures it.
+//! Sums, differences, products and bit operations have the same low bits at any width, and numbers that fit into the
+//! narrow width have the same order there. So vectors hold two or four times as many elements as in the computation
+//! type, and nothing is converted. `scripts/sweep.sh --only add` measures it.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory, and vector instructions are chosen at run time")]
 
@@ -49,6 +49,30 @@ enum Arg {
     Step(usize),
 }
 
+/// An instruction's result.
+#[derive(Debug, Clone, Copy)]
+struct Value {
+    arg: Arg,
+    number: Number,
+}
+
+/// What the low bytes of a result tell of it.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    /// They are the number itself, as one of this dtype.
+    Of(DType),
+    /// The number is known.
+    Literal(i32),
+    /// Nothing of its high bits.
+    LowBits,
+}
+
+impl Value {
+    fn of(arg: Arg, dtype: DType) -> Value {
+        Value { arg, number: Number::Of(dtype) }
+    }
+}
+
 impl Narrow {
     /// The steps of a kernel, if it has nothing but such operations.
     pub(in crate::codegen) fn of(isa: Isa, kernel: &Kernel, lanes: Lanes) -> Option<Narrow> {
@@ -58,23 +82,28 @@ impl Narrow {
             return None;
         }
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
-        let mut values: SmallVec<[Arg; 8]> = SmallVec::new();
+        let mut values: SmallVec<[Value; 8]> = SmallVec::new();
         for inst in &kernel.insts {
             let value = match inst.kind {
                 Kind::Load(slot) => {
                     let operand = &kernel.operands[usize::from(slot)];
                     let fits = operand.source == Source::Memory && operand.dtype.size() == bytes;
-                    (fits && is_whole(operand.dtype)).then_some(Arg::Operand(usize::from(slot)))?
+                    let arg = (fits && is_whole(operand.dtype)).then_some(Arg::Operand(usize::from(slot)))?;
+                    Value { arg, number: Number::Of(operand.dtype) }
                 }
-                Kind::Lit(literal) => Arg::Number(literal.bits as u16),
+                Kind::Lit(literal) => {
+                    Value { arg: Arg::Number(literal.bits as u16), number: Number::Literal(literal.bits as i32) }
+                }
                 Kind::Prim(prim) => {
-                    let args: SmallVec<[Arg; 2]> = inst.args.iter().map(|reg| values[reg.index()]).collect();
+                    let args: SmallVec<[Value; 2]> = inst.args.iter().map(|reg| values[reg.index()]).collect();
                     match (prim, &args[..]) {
-                        (Prim::WrapU8 | Prim::WrapI8, &[arg]) if bytes == 1 => arg,
-                        (Prim::WrapI16, &[arg]) => arg,
+                        (Prim::WrapU8, &[Value { arg, .. }]) if bytes == 1 => Value::of(arg, DType::U8),
+                        (Prim::WrapI8, &[Value { arg, .. }]) if bytes == 1 => Value::of(arg, DType::I8),
+                        (Prim::WrapI16, &[Value { arg, .. }]) => Value::of(arg, DType::I16),
                         (other, args) => {
-                            steps.push(step(isa, bytes, inst, other, args)?);
-                            Arg::Step(steps.len() - 1)
+                            let (step, number) = step(isa, bytes, inst, other, args)?;
+                            steps.push(step);
+                            Value { arg: Arg::Step(steps.len() - 1), number }
                         }
                     }
                 }
@@ -82,7 +111,7 @@ impl Narrow {
             };
             values.push(value);
         }
-        let Arg::Step(last) = values[output.value.index()] else { return None };
+        let Arg::Step(last) = values[output.value.index()].arg else { return None };
         (last + 1 == steps.len() && steps.len() <= MOST_STEPS).then_some(Narrow { bytes, steps })
     }
 
@@ -145,27 +174,53 @@ fn is_whole(dtype: DType) -> bool {
     matches!(dtype, DType::U8 | DType::I8 | DType::I16 | DType::Bool)
 }
 
-/// The step of an instruction, if its low bits follow from those of its operands.
-fn step(isa: Isa, bytes: usize, inst: &Inst, prim: Prim, args: &[Arg]) -> Option<Step> {
+/// The step of an instruction, if its low bits follow from those of its operands, and what they tell.
+fn step(isa: Isa, bytes: usize, inst: &Inst, prim: Prim, args: &[Value]) -> Option<(Step, Number)> {
     let is_bool = inst.ty == Ty::Bool;
     if !is_bool && inst.ty != Ty::I32 {
         return None;
     }
-    let routine = |prim: Prim| match bytes {
-        1 => routine_of::<u8>(isa, prim),
-        _ => routine_of::<u16>(isa, prim),
-    };
+    let same = if is_bool { Number::Of(DType::Bool) } else { Number::LowBits };
+    let low_bits = if bytes == 1 { DType::U8 } else { DType::I16 };
+    let step = |dtype, prim, args| Some(Step { routine: routine_for(isa, dtype, prim)?, args });
     match (prim, args) {
-        (Prim::And | Prim::Or | Prim::Xor, &[a, b]) => Some(Step { routine: routine(prim)?, args: [a, b] }),
-        (Prim::Add | Prim::Sub | Prim::Mul, &[a, b]) if !is_bool => {
-            Some(Step { routine: routine(prim)?, args: [a, b] })
-        }
-        (Prim::Neg, &[a]) if !is_bool => Some(Step { routine: routine(Prim::Sub)?, args: [Arg::Number(0), a] }),
+        (Prim::And | Prim::Or | Prim::Xor, &[a, b]) => Some((step(low_bits, prim, [a.arg, b.arg])?, same)),
+        (Prim::Add | Prim::Sub | Prim::Mul, &[a, b]) if !is_bool => Some((step(low_bits, prim, [a.arg, b.arg])?, same)),
+        (Prim::Neg, &[a]) if !is_bool => Some((step(low_bits, Prim::Sub, [Arg::Number(0), a.arg])?, same)),
         (Prim::Not, &[a]) => {
             let ones = if is_bool { 1 } else { u16::MAX };
-            Some(Step { routine: routine(Prim::Xor)?, args: [a, Arg::Number(ones)] })
+            Some((step(low_bits, Prim::Xor, [a.arg, Arg::Number(ones)])?, same))
+        }
+        (Prim::Max | Prim::Min, &[a, b]) => {
+            let dtype = common(a.number, b.number)?;
+            Some((step(dtype, prim, [a.arg, b.arg])?, Number::Of(dtype)))
+        }
+        // A bool takes one byte.
+        (Prim::Lt | Prim::Le | Prim::Eq | Prim::Ne, &[a, b]) if bytes == 1 => {
+            let dtype = common(a.number, b.number)?;
+            Some((step(dtype, prim, [a.arg, b.arg])?, same))
         }
         (_others, _) => None,
+    }
+}
+
+/// The dtype in which two numbers are known whole, so that their order there is theirs.
+fn common(a: Number, b: Number) -> Option<DType> {
+    match (a, b) {
+        (Number::Of(a), Number::Of(b)) => (a == b).then_some(a),
+        (Number::Of(dtype), Number::Literal(value)) | (Number::Literal(value), Number::Of(dtype)) => {
+            let fits = match dtype {
+                DType::Bool => (0..=1).contains(&value),
+                DType::U8 => u8::try_from(value).is_ok(),
+                DType::I8 => i8::try_from(value).is_ok(),
+                DType::I16 => i16::try_from(value).is_ok(),
+                _wider => false,
+            };
+            fits.then_some(dtype)
+        }
+        (Number::Literal(_) | Number::LowBits, Number::Literal(_)) | (_, Number::LowBits) | (Number::LowBits, _) => {
+            None
+        }
     }
 }
 
@@ -240,6 +295,13 @@ trait Whole: Copy {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    /// 1 or 0, as the three below.
+    fn lt(self, other: Self) -> Self;
+    fn le(self, other: Self) -> Self;
+    fn eq(self, other: Self) -> Self;
+    fn ne(self, other: Self) -> Self;
 }
 
 macro_rules! whole {
@@ -269,10 +331,44 @@ macro_rules! whole {
             fn xor(self, other: $int) -> $int {
                 self ^ other
             }
+            #[inline(always)]
+            fn max(self, other: $int) -> $int {
+                Ord::max(self, other)
+            }
+            #[inline(always)]
+            fn min(self, other: $int) -> $int {
+                Ord::min(self, other)
+            }
+            #[inline(always)]
+            fn lt(self, other: $int) -> $int {
+                $int::from(self < other)
+            }
+            #[inline(always)]
+            fn le(self, other: $int) -> $int {
+                $int::from(self <= other)
+            }
+            #[inline(always)]
+            fn eq(self, other: $int) -> $int {
+                $int::from(self == other)
+            }
+            #[inline(always)]
+            fn ne(self, other: $int) -> $int {
+                $int::from(self != other)
+            }
         }
     )*};
 }
-whole! { u8 u16 }
+whole! { u8 i8 i16 }
+
+/// The routine of a prim for numbers of a dtype, if there is one.
+fn routine_for(isa: Isa, dtype: DType, prim: Prim) -> Option<Routine> {
+    match dtype {
+        DType::Bool | DType::U8 => routine_of::<u8>(isa, prim),
+        DType::I8 => routine_of::<i8>(isa, prim),
+        DType::I16 => routine_of::<i16>(isa, prim),
+        _wider => None,
+    }
+}
 
 /// The routine of a prim, if there is one.
 fn routine_of<T: Whole>(isa: Isa, prim: Prim) -> Option<Routine> {
@@ -283,6 +379,12 @@ fn routine_of<T: Whole>(isa: Isa, prim: Prim) -> Option<Routine> {
         Prim::And => pick!(self, isa, and::<T>),
         Prim::Or => pick!(self, isa, or::<T>),
         Prim::Xor => pick!(self, isa, xor::<T>),
+        Prim::Max => pick!(self, isa, max::<T>),
+        Prim::Min => pick!(self, isa, min::<T>),
+        Prim::Lt => pick!(self, isa, lt::<T>),
+        Prim::Le => pick!(self, isa, le::<T>),
+        Prim::Eq => pick!(self, isa, eq::<T>),
+        Prim::Ne => pick!(self, isa, ne::<T>),
         _others => return None,
     })
 }
@@ -322,6 +424,12 @@ macro_rules! level {
             level!(@ $features and);
             level!(@ $features or);
             level!(@ $features xor);
+            level!(@ $features max);
+            level!(@ $features min);
+            level!(@ $features lt);
+            level!(@ $features le);
+            level!(@ $features eq);
+            level!(@ $features ne);
         }
     };
     (@ ($($feature:literal)?) $name:ident) => {
@@ -350,7 +458,7 @@ mod tests {
     use crate::ir::scalar::{Lit, Reg};
     use smallvec::smallvec;
 
-    /// `-(a * b - 7) ^ b & !a`, wrapped after each step as lowering does.
+    /// `max(-(a * b - 7), b) & !a`, wrapped after each step as lowering does.
     fn kernel(dtype: DType, wrap: Prim) -> Kernel {
         let mut insts: Vec<Inst> = Vec::new();
         let mut push = |kind, args: &[usize]| {
@@ -367,41 +475,76 @@ mod tests {
         let product = prim(Prim::Mul, &[a, b]);
         let less = prim(Prim::Sub, &[product, seven]);
         let negative = prim(Prim::Neg, &[less]);
-        let mixed = prim(Prim::Xor, &[negative, b]);
+        let mixed = prim(Prim::Max, &[negative, b]);
         let inverse = prim(Prim::Not, &[a]);
         let result = prim(Prim::And, &[mixed, inverse]);
         let operand = Operand { dtype, source: Source::Memory };
         Kernel { operands: vec![operand; 2], insts, outputs: vec![Output { dtype, value: Reg::new(result) }] }
     }
 
+    /// Runs a kernel of two operands on both sides, with the second one the same for all elements too.
+    fn check(kernel: &Kernel, bytes: usize) {
+        let access = |stride: usize| Access { inner: smallvec![stride], ..Access::default() };
+        assert_eq!(kernel.verify(), Ok(()));
+        let memory: Vec<u8> = (0..6000u32 * bytes as u32).map(|i| ((i * 73) >> 2) as u8).collect();
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            let narrow = Narrow::of(isa, kernel, Lanes::Inner).expect("it has such steps alone");
+            for (n, second) in [(0, bytes), (1, bytes), (63, bytes), (64, 0), (65, bytes), (2999, 0), (5000, bytes)] {
+                let geometry = Geometry {
+                    rows: smallvec![],
+                    inner: smallvec![n],
+                    operands: [access(bytes), access(second)].into_iter().collect(),
+                    outputs: [access(bytes)].into_iter().collect(),
+                    lanes: Lanes::Inner,
+                };
+                let (from, mut expected) = ([&memory[..], &memory[3 * bytes..]], vec![0; n * bytes]);
+                interp::run(kernel, &geometry, &from, &mut [&mut expected], &Faults::new());
+                let mut found = vec![0; n * bytes];
+                let operands = from.map(<[u8]>::as_ptr);
+                let pointers = Pointers { operands: &operands, outputs: &[found.as_mut_ptr()] };
+                let part = Part { outer: 0..1, lanes: 0..n };
+                // SAFETY: operands and output have so many elements, or one where the stride is 0.
+                assert!(unsafe { narrow.run(&geometry, pointers, &part) });
+                assert_eq!(found, expected, "{n} elements, {isa:?}\n{kernel}");
+            }
+        }
+    }
+
     #[test]
     fn narrow_steps_have_the_bits_of_the_computation_type() {
-        let access = |stride: usize| Access { inner: smallvec![stride], ..Access::default() };
         for (dtype, wrap) in [(DType::U8, Prim::WrapU8), (DType::I8, Prim::WrapI8), (DType::I16, Prim::WrapI16)] {
-            let (kernel, bytes) = (kernel(dtype, wrap), dtype.size());
-            assert_eq!(kernel.verify(), Ok(()));
-            let memory: Vec<u8> = (0..6000u32 * bytes as u32).map(|i| ((i * 73) >> 2) as u8).collect();
-            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                let narrow = Narrow::of(isa, &kernel, Lanes::Inner).expect("it has such steps alone");
-                for (n, second) in [(0, bytes), (1, bytes), (63, bytes), (64, 0), (65, bytes), (2999, 0), (5000, bytes)]
-                {
-                    let geometry = Geometry {
-                        rows: smallvec![],
-                        inner: smallvec![n],
-                        operands: [access(bytes), access(second)].into_iter().collect(),
-                        outputs: [access(bytes)].into_iter().collect(),
-                        lanes: Lanes::Inner,
-                    };
-                    let (from, mut expected) = ([&memory[..], &memory[3 * bytes..]], vec![0; n * bytes]);
-                    interp::run(&kernel, &geometry, &from, &mut [&mut expected], &Faults::new());
-                    let mut found = vec![0; n * bytes];
-                    let operands = from.map(<[u8]>::as_ptr);
-                    let pointers = Pointers { operands: &operands, outputs: &[found.as_mut_ptr()] };
-                    let part = Part { outer: 0..1, lanes: 0..n };
-                    // SAFETY: operands and output have so many elements, or one where the stride is 0.
-                    assert!(unsafe { narrow.run(&geometry, pointers, &part) });
-                    assert_eq!(found, expected, "{dtype}, {n} elements, {isa:?}");
-                }
+            check(&kernel(dtype, wrap), dtype.size());
+        }
+    }
+
+    /// `a < b` or the like, or a comparison with a number.
+    fn comparison(dtype: DType, prim: Prim, number: Option<i32>) -> Kernel {
+        let inst = |kind, args: &[usize], ty, level| Inst {
+            kind,
+            args: args.iter().map(|&arg| Reg::new(arg)).collect(),
+            ty,
+            level,
+        };
+        let second = match number {
+            Some(number) => inst(Kind::Lit(Lit::i32(number)), &[], Ty::I32, Level::Row),
+            None => inst(Kind::Load(1), &[], Ty::I32, Level::Full),
+        };
+        let first = inst(Kind::Load(0), &[], Ty::I32, Level::Full);
+        let insts = vec![first, second, inst(Kind::Prim(prim), &[0, 1], Ty::Bool, Level::Full)];
+        let outputs = vec![Output { dtype: DType::Bool, value: Reg::new(2) }];
+        Kernel { operands: vec![Operand { dtype, source: Source::Memory }; 2], insts, outputs }
+    }
+
+    #[test]
+    fn numbers_are_compared_with_their_sign() {
+        for prim in [Prim::Lt, Prim::Le, Prim::Eq, Prim::Ne] {
+            for (dtype, number) in [(DType::U8, 200), (DType::I8, -100)] {
+                check(&comparison(dtype, prim, None), 1);
+                check(&comparison(dtype, prim, Some(number)), 1);
+            }
+            // A number out of range, and results that are narrower than operands.
+            for (dtype, number) in [(DType::U8, Some(-1)), (DType::I8, Some(128)), (DType::I16, None)] {
+                assert!(Narrow::of(Isa::best(), &comparison(dtype, prim, number), Lanes::Inner).is_none());
             }
         }
     }
@@ -415,9 +558,13 @@ mod tests {
         let mut wider = takes.clone();
         wider.operands[1].dtype = DType::I32;
         assert!(!of(&wider) && !of(&kernel(DType::I16, Prim::WrapU8)));
-        // The greater of two numbers depends on their high bits.
+        // The order of two numbers depends on high bits, which are not known before they are wrapped.
         let mut compares = takes;
-        compares.insts[3].kind = Kind::Prim(Prim::Max);
-        assert!(!of(&compares));
+        let wrapped = compares.insts.len() - 1;
+        assert_eq!(compares.insts[wrapped].kind, Kind::Prim(Prim::WrapU8));
+        compares.insts[wrapped - 1].kind = Kind::Prim(Prim::Max);
+        assert!(of(&compares), "both were wrapped");
+        compares.insts[wrapped - 1].args[0] = Reg::new(3);
+        assert!(!of(&compares), "the product was not");
     }
 }
