@@ -18,6 +18,7 @@ mod product_rows;
 mod random;
 mod routines;
 mod scattered_lines;
+mod short_columns;
 mod special_functions;
 mod text;
 #[cfg(feature = "tracing")]

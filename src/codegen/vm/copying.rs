@@ -1,7 +1,8 @@
 //! Kernels that only copy elements, or fill memory with one: no tiles, no conversions.
 //!
 //! Elements are moved as bytes, so every dtype of a size has the same routine. Rows that are contiguous, backwards, or
-//! one element repeated are copied without tiles. Other rows are left to the interpreter, which walks them in patches.
+//! one element repeated are copied without tiles. A few rows whose elements are side by side are transposed together.
+//! Other rows are left to the interpreter, which walks them in patches.
 //!
 //! Filled tensors have a literal that is the same per row. So that it becomes a value per element, the kernel selects
 //! it in either case of a condition.
@@ -12,6 +13,7 @@ use super::isa::Isa;
 use super::routine::pick;
 use crate::codegen::geometry::{Access, offset};
 use crate::codegen::kernel::{Inst, Kernel, Kind, Source};
+use crate::codegen::native::transpose::transpose;
 use crate::codegen::{Geometry, Lanes, Part, Pointers};
 use crate::ir::DType;
 use crate::ir::scalar::Prim;
@@ -82,7 +84,8 @@ impl Copying {
             _ if apart == self.bytes => (part.lanes.start, forwards),
             _ if apart == self.bytes.wrapping_neg() => (part.lanes.end.wrapping_sub(1), self.backwards),
             0 => (part.lanes.start, self.repeated),
-            _ => return false,
+            // SAFETY: passed on from the caller.
+            _ => return unsafe { self.transpose(geometry, operand, memory, pointers.outputs[0], part) },
         };
         // Forwards, bytes are copied.
         let n = if apart == self.bytes { n * self.bytes } else { n };
@@ -100,6 +103,48 @@ impl Copying {
         true
     }
 }
+
+impl Copying {
+    /// Copies one part of a launch whose last row loop goes along neighbours, if they fit into a cache line and fill
+    /// vectors. Row by row, each line would be read once per row.
+    ///
+    /// # Safety
+    /// As for [`Copying::run`]; elements come from that operand in `memory`, and go to `to`.
+    unsafe fn transpose(
+        &self,
+        geometry: &Geometry,
+        operand: &Access,
+        memory: *const u8,
+        to: *mut u8,
+        part: &Part,
+    ) -> bool {
+        let (output, n_together) = (&geometry.outputs[0], geometry.rows.last().copied().unwrap_or(1));
+        let (Some(&beside), Some(&pitch)) = (operand.rows.last(), output.rows.last()) else { return false };
+        let fits = (LEAST_TRANSPOSED[self.bytes.ilog2() as usize]..=LINE_BYTES / self.bytes).contains(&n_together);
+        if !fits || beside != self.bytes || !pitch.is_multiple_of(self.bytes) {
+            return false;
+        }
+        let (apart, lanes) = (geometry.lane_stride(operand), part.lanes.len());
+        let start = |access: &Access, row: usize| {
+            let lane = part.lanes.start.wrapping_mul(geometry.lane_stride(access));
+            (access.base as usize).wrapping_add(offset(&geometry.rows, &access.rows, row)).wrapping_add(lane)
+        };
+        let mut row = part.outer.start;
+        while row < part.outer.end && lanes > 0 {
+            let rows = (n_together - row % n_together).min(part.outer.end - row);
+            let (from, to) = (memory.wrapping_add(start(operand, row)), to.wrapping_add(start(output, row)));
+            // SAFETY: the caller vouches for the elements of these rows in both.
+            unsafe { transpose(from, apart, to, pitch / self.bytes, self.bytes, rows, lanes) };
+            row += rows;
+        }
+        true
+    }
+}
+
+/// Fewest rows that are transposed by vectors: of elements of 1, 2, 4 and 8 bytes.
+const LEAST_TRANSPOSED: [usize; 4] = [8, 4, 4, 2];
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 /// The literal that `select` is in either case, as an element of `dtype` in memory. Those of 16-bit floats are rounded
 /// first, so they are left out.
