@@ -90,7 +90,10 @@ impl Tier {
         }
         // The vm takes several times longer for folds of indices (`scripts/sweep.sh --only argmax`).
         let is_plain = !gathers && !has_indices && !kernel.folds_indices();
-        let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && is_plain;
+        // Machine code converts between two and four bytes in registers, and the vm through tiles, in twice the time
+        // (`cargo bench --bench cost_model -- relu gt`).
+        let converts = arithmetic > 0 && kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        let is_single = arithmetic < 2 && transposed.is_empty() && !walks_rows && is_plain && !converts;
         if is_single || jumps || moves_rows(kernel, geometry) || is_narrow(kernel, geometry) {
             return Tier::Vm;
         }
