@@ -10,14 +10,15 @@
 //!
 //! All times are those of one thread, so plans do not depend on the number of threads.
 
-use super::hoist::Candidates;
+use super::hoist::{self, Candidates};
 use super::rates::{Nanos, Rates};
-use super::region::{Region, Value, ValueId, Walk};
+use super::region::{Region, Value, Walk};
+use super::routines;
+use super::starts;
 use super::unit::{Blocks, Unit, UnitKind};
 use super::work::{NodeWork, Work};
 use crate::error::Reason;
-use crate::ir::{DType, Graph, Meaning, NodeId, Routine, SideTable};
-use smallvec::SmallVec;
+use crate::ir::{DType, Graph, Meaning, NodeId, Op, Routine, SideTable};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -86,19 +87,14 @@ impl<'g> CostModel<'g> {
     /// Like [`CostModel::kernel`], with some values hoisted.
     fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
         let running = self.moving_all(region).max(self.rates.computing(self.work(region, hoisted)));
-        f64::from(self.rates.launch) + running + starting_calls(region)
+        f64::from(self.rates.launch) + running + starts::calls(region) + starts::rows(region)
     }
 
     /// The time to move what a kernel reads and writes, each element once. Elements of walks with another cache line
     /// for each of them are scattered.
     fn moving_all(&self, region: &Region) -> Nanos {
         let loops = || region.rows.iter().chain(&region.inner);
-        // Row loops are ordered by the strides of the first output.
-        let innermost = match region.outputs.first() {
-            Some((_, walk)) if region.inner.is_empty() => densest(&walk.strides),
-            Some(_) | None => loops().count().checked_sub(1),
-        };
-        let is_crossing = |walk: &Walk, dtype| innermost.is_some_and(|at| crosses_lines(walk.strides[at], dtype));
+        let innermost = innermost(region);
         let mut memories: BTreeMap<NodeId, (usize, bool)> = BTreeMap::new();
         for walk in region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk)) {
             let is_walked = |&(_, &stride): &(&usize, &usize)| stride != 0 || walk.gather.is_some();
@@ -106,7 +102,7 @@ impl<'g> CostModel<'g> {
             let ty = &self.graph[walk.node].ty;
             let memory = memories.entry(walk.node).or_default();
             memory.0 = (memory.0 + elements * ty.dtype.size()).min(ty.bytes());
-            memory.1 |= is_crossing(walk, ty.dtype);
+            memory.1 |= is_crossing(walk, innermost, ty.dtype);
         }
         memories.into_iter().map(|(node, (bytes, scattered))| self.moving_of(node, bytes, scattered)).sum()
     }
@@ -115,7 +111,15 @@ impl<'g> CostModel<'g> {
         let rows: usize = region.rows.iter().product();
         let full = rows * region.inner.iter().product::<usize>();
         let own = hoisted.map_or(0, |hoisted| hoisted.elements(region));
-        let mut sum = Work::default();
+        let (mut sum, mut picks) = (Work::default(), None);
+        let innermost = innermost(region);
+        let moving = |walk: &Walk| {
+            let is_strided = innermost.is_some_and(|at| !matches!(walk.strides[at] as isize, -1..=1));
+            Work::moving(self.graph[walk.node].ty.dtype, is_strided)
+        };
+        for (value, walk) in &region.outputs {
+            sum.add(moving(walk), if region.is_full[*value] { full } else { rows });
+        }
         for (id, value) in region.values.iter() {
             let times = match hoisted {
                 Some(hoisted) if hoisted.contains(id) => own,
@@ -125,8 +129,12 @@ impl<'g> CostModel<'g> {
             match value {
                 Value::Body(node, _) => sum.add(self.work[*node], times),
                 Value::Fold(node, _) => sum.add(self.work[*node], full),
-                Value::Gather(..) => sum.add(Work::PICK, times),
-                Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
+                Value::Gather(_, index) => {
+                    let picked = picks.get_or_insert_with(|| hoist::loops_of_values(region));
+                    sum.add(Work::PICK, times.min(hoist::elements(region, picked[*index])));
+                }
+                Value::Load(load) => sum.add(moving(&region.loads[*load]), times),
+                Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
             }
         }
         sum
@@ -141,7 +149,12 @@ impl<'g> CostModel<'g> {
     fn multiplying(&self, node: NodeId) -> Nanos {
         let (inner, ty) = (self.inner(node), &self.graph[node].ty);
         let width = ty.dtype.compute().size() as f64 / 4.0;
-        ty.numel() as f64 * inner as f64 * width * 1e3 / f64::from(self.rates.multiply_adds.max(1))
+        // Vectors go along the columns, or along the chain of a single one. Few columns leave lanes unused.
+        let elements = match ty.sizes.last() {
+            Some(&columns) if columns > 1 => ty.numel() / columns * columns.next_multiple_of(PRODUCT_LANES),
+            Some(_) | None => ty.numel(),
+        };
+        elements as f64 * inner as f64 * width * 1e3 / f64::from(self.rates.multiply_adds.max(1))
     }
 
     /// The steps of the chains of a product. A left operand has them in its last dim, that of windows after three dims.
@@ -178,7 +191,7 @@ impl<'g> CostModel<'g> {
                         let step = walk.strides.last().copied().unwrap_or(0);
                         touch(walk.node, crosses_lines(step, self.graph[walk.node].ty.dtype));
                     }
-                    rates.computing(self.work(region, None)) + ROW_START * short_rows(region) as f64
+                    rates.computing(self.work(region, None)) + starts::short_rows(region)
                 }
                 None => {
                     let node = member.nodes[0];
@@ -201,12 +214,7 @@ impl<'g> CostModel<'g> {
         if matches!(op.row().meaning, Meaning::Product | Meaning::Routine(Routine::WindowProduct)) {
             return self.product(node);
         }
-        let mut work = Work::default();
-        let elements = match op.row().meaning {
-            Meaning::Fold(_) => self.graph[call.args[0]].ty.numel(),
-            _ => call.ty.numel(),
-        };
-        work.add(self.work[node], elements);
+        let mut work = self.whole(node, op);
         let mut moving = self.moving_of(node, call.ty.bytes(), false);
         // Counted from the last dim, because operands are aligned there.
         let innermost = densest(&call.ty.strides).map(|dim| call.ty.strides.len() - dim);
@@ -216,27 +224,36 @@ impl<'g> CostModel<'g> {
             // A gather reads no more of its source than it returns.
             let most = if op.is_gather() && arg == call.args[0] { call.ty.bytes() } else { usize::MAX };
             let size = self.size(arg).min(most);
+            let is_strided = stride.is_some_and(|&stride| !matches!(stride as isize, -1..=1));
+            work.add(Work::moving(ty.dtype, is_strided), size / ty.dtype.size().max(1));
             moving += self.moving_of(arg, size, stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)));
         }
         f64::from(self.rates.launch) + moving.max(self.rates.computing(work))
     }
 
     /// The arithmetic operations of a node, and how long one thread takes for them. Prims and functions count once per
-    /// element, and a multiplication with an addition twice. Nothing is known of routines that search or sort.
+    /// element, and a multiplication with an addition twice. Routines have no arithmetic operations, but take their time.
     pub fn arithmetic(&self, node: NodeId) -> (f64, Nanos) {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return (0.0, 0.0) };
         if matches!(op.row().meaning, Meaning::Product | Meaning::Routine(Routine::WindowProduct)) {
             return (2.0 * call.ty.numel() as f64 * self.inner(node) as f64, self.multiplying(node));
         }
+        let work = self.whole(node, op);
+        (work.operations, self.rates.computing(work))
+    }
+
+    /// The work of all elements of a node, without what moving them takes.
+    fn whole(&self, node: NodeId, op: Op) -> Work {
+        let call = &self.graph[node];
         let elements = match op.row().meaning {
+            Meaning::Routine(routine) => return routines::work(self.graph, node, routine),
             Meaning::Fold(_) => self.graph[call.args[0]].ty.numel(),
             _ => call.ty.numel(),
         };
         let mut work = Work::default();
         work.add(self.work[node], elements);
-        let width = call.ty.dtype.compute().size() as f64 / 4.0;
-        ((work.plain + work.functions) / width, self.rates.computing(work))
+        work
     }
 
     fn distinct_args(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
@@ -264,88 +281,26 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower { together, apart })
 }
 
+/// The columns of a product that are computed together.
+const PRODUCT_LANES: usize = 16;
 /// How many values of one size a kernel touches, about.
 const KERNEL_VALUES: usize = 4;
-/// How long machine code takes to start a row.
-const ROW_START: Nanos = 20.0;
-/// Rows of fewer elements are short.
-const SHORT_ROW: usize = 8;
 
-/// The rows of a kernel whose loops are kept in their order, if they are short: a kernel of its own would take a longer
-/// loop for its vectors.
-fn short_rows(region: &Region) -> usize {
-    let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
-    let walks = || region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk));
-    let first = first_of_run(&loops, walks);
-    let row: usize = loops[first..].iter().product();
-    if row < SHORT_ROW { loops[..first].iter().product() } else { 0 }
-}
-
-/// The first of the last loops that are one run, because every walk goes through them as one.
-fn first_of_run<'w, W: Iterator<Item = &'w Walk>>(loops: &[usize], walks: impl Fn() -> W) -> usize {
-    let mut first = loops.len().saturating_sub(1);
-    let follows = |at: usize, walk: &Walk| walk.strides[at - 1] == loops[at] * walk.strides[at];
-    while first > 0 && walks().all(|walk| follows(first, walk)) {
-        first -= 1;
-    }
-    first
-}
-
-/// How long it takes to start rows and instructions in a fold:
-///
-/// - along runs of rows, where memory goes along these and not along the fold. Machine code starts each run of each
-///   element, and the vm each instruction there;
-/// - for elements at indices along the fold, which the vm takes one by one.
-fn starting_calls(region: &Region) -> Nanos {
+/// The loop that runs fastest through memory. Row loops are ordered by the strides of the first output. Folds go along
+/// their last loop, unless memory goes along the rows.
+fn innermost(region: &Region) -> Option<usize> {
     let n_rows = region.rows.len();
-    let (Some(last_row), Some(last)) = (n_rows.checked_sub(1), (n_rows + region.inner.len()).checked_sub(1)) else {
-        return 0.0;
-    };
-    if !region.has_folds() || last == last_row {
-        return 0.0;
+    match region.outputs.first() {
+        Some((_, walk)) if region.inner.is_empty() => densest(&walk.strides),
+        Some(_) | None if starts::goes_along_rows(region) => n_rows.checked_sub(1),
+        Some(_) | None => (n_rows + region.inner.len()).checked_sub(1),
     }
-    let walks = || region.loads.entities();
-    let elements: usize = region.rows.iter().chain(&region.inner).product();
-    // An index may lead anywhere, so elements that are gathered one by one are not the same one.
-    let smooth =
-        |walk: &Walk, at: usize| i64::from(walk.strides[at] == 1 || walk.strides[at] == 0 && walk.gather.is_none());
-    let score: i64 = walks().map(|walk| smooth(walk, last) - smooth(walk, last_row)).sum();
-    let lanes: usize = region.rows[first_of_run(&region.rows, walks)..].iter().product();
-    if score < 0 && lanes >= LEAST_LANES && is_one_sweep(region) {
-        return (elements / lanes) as Nanos * RUN;
-    }
-    let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
-    if score >= 0 || lanes >= LONG_LANES {
-        return at_indices;
-    }
-    let calls = region.values.iter().filter(|&(id, _)| region.is_full[id]).count() + 1;
-    at_indices + (elements / lanes.max(1) * calls) as Nanos * CALL
 }
 
-/// Whether no fold and no value per element follows a fold.
-fn is_one_sweep(region: &Region) -> bool {
-    let mut follows: SideTable<ValueId, bool> = SideTable::with_len(region.values.len(), || false);
-    for (id, value) in region.values.iter() {
-        follows[id] = match value {
-            Value::Fold(_, of) if follows[*of] => return false,
-            Value::Fold(..) => true,
-            Value::Body(_, args) => args.iter().any(|&arg| follows[arg]),
-            Value::Gather(_, index) => follows[*index],
-            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => false,
-        };
-    }
-    !region.outputs.iter().any(|(id, _)| region.is_full[*id] && follows[*id])
+/// Whether neighbours along the innermost loop are in different cache lines.
+fn is_crossing(walk: &Walk, innermost: Option<usize>, dtype: DType) -> bool {
+    innermost.is_some_and(|at| crosses_lines(walk.strides[at], dtype))
 }
-
-/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold; and machine code
-/// to start a run of rows (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
-const CALL: Nanos = 15.0;
-const GATHER: Nanos = 4.0;
-const RUN: Nanos = 8.0;
-/// Runs of fewer rows do not fill vectors of machine code.
-const LEAST_LANES: usize = 16;
-/// Runs of so many rows take longer to compute than to start.
-const LONG_LANES: usize = 512;
 
 /// The loop with the smallest stride other than 0.
 fn densest(strides: &[usize]) -> Option<usize> {
@@ -355,5 +310,6 @@ fn densest(strides: &[usize]) -> Option<usize> {
 /// Whether elements at that stride are in different cache lines.
 fn crosses_lines(stride: usize, dtype: DType) -> bool {
     const CACHE_LINE: usize = 64;
-    stride * dtype.size() > CACHE_LINE
+    // A stride may be negative, as it wraps.
+    (stride as isize).unsigned_abs() * dtype.size() > CACHE_LINE
 }

@@ -35,7 +35,7 @@ pub struct Hoisted {
 }
 
 /// The loops that each value of a region depends on, as a bit set with rows first.
-fn loops_of_values(region: &Region) -> SideTable<ValueId, u64> {
+pub(super) fn loops_of_values(region: &Region) -> SideTable<ValueId, u64> {
     let n_rows = region.rows.len();
     let walked = |walk: &Walk| {
         let bits = walk.strides.iter().enumerate().filter(|&(_, &stride)| stride != 0);
@@ -64,7 +64,7 @@ pub fn may_hoist(region: &Region) -> bool {
 }
 
 /// The product of the sizes of some loops.
-fn elements(region: &Region, loops: u64) -> usize {
+pub(super) fn elements(region: &Region, loops: u64) -> usize {
     let sizes = region.rows.iter().chain(&region.inner).enumerate();
     sizes.filter(|(index, _)| loops >> index & 1 == 1).map(|(_, &size)| size).product()
 }

@@ -24,14 +24,17 @@ pub mod rates;
 mod refusals;
 pub mod region;
 pub mod role;
+mod routines;
 mod row_order;
 pub mod schedule;
 mod siblings;
 pub mod split;
+mod starts;
 mod stitch;
 mod union;
 pub mod unit;
 pub mod units;
+mod weights;
 pub mod work;
 
 pub use crate::ir::Pattern;

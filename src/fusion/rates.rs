@@ -35,14 +35,14 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The default: rounded rates of a server's core with wide vectors.
+    /// The default: rounded rates of a server's core with 512-bit vectors (AMD Zen 5).
     pub const BUILT_IN: Rates = Rates {
-        launch: 200,
-        bandwidth: [80_000, 60_000, 40_000, 15_000],
-        jump: 8,
-        plain: 25_000,
-        functions: 2_000,
-        multiply_adds: 60_000,
+        launch: 60,
+        bandwidth: [320_000, 240_000, 100_000, 45_000],
+        jump: 2,
+        plain: 100_000,
+        functions: 5_600,
+        multiply_adds: 130_000,
     };
 
     /// The time to move that many bytes and nothing else.

@@ -1,0 +1,138 @@
+//! How long it takes to start rows, runs of rows, and instructions of the vm.
+
+use super::rates::Nanos;
+use super::region::{Region, Value, ValueId, Walk};
+use crate::ir::SideTable;
+use smallvec::SmallVec;
+
+/// How long it takes to start the rows of a kernel whose loops are kept in their order, if they are short: a kernel of
+/// its own would take a longer loop for its vectors.
+pub(super) fn short_rows(region: &Region) -> Nanos {
+    let (runs, run) = runs(region);
+    if run < SHORT_ROW { runs as Nanos * ROW_START } else { 0.0 }
+}
+
+/// How often the loops start their longest run of neighbours, and its length.
+fn runs(region: &Region) -> (usize, usize) {
+    let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
+    let walks = || region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk));
+    let (before, run) = loops.split_at(first_of_run(&loops, walks));
+    (before.iter().product(), run.iter().product())
+}
+
+/// The first of the last loops that are one run, because every walk goes through them as one.
+fn first_of_run<'w, W: Iterator<Item = &'w Walk>>(loops: &[usize], walks: impl Fn() -> W) -> usize {
+    let mut first = loops.len().saturating_sub(1);
+    let follows = |at: usize, walk: &Walk| walk.strides[at - 1] == loops[at] * walk.strides[at];
+    while first > 0 && walks().all(|walk| follows(first, walk)) {
+        first -= 1;
+    }
+    first
+}
+
+/// How long machine code takes to start the rows of a kernel: runs of neighbours, or folded rows. Short ones are
+/// transposed in vectors instead.
+pub(super) fn rows(region: &Region) -> Nanos {
+    if !region.has_folds() {
+        let picks = region.values.entities().any(|value| matches!(value, Value::Gather(..)));
+        return runs(region).0 as Nanos * if picks { GATHERED_RUN } else { PLAIN_RUN };
+    }
+    if goes_along_rows(region) {
+        return 0.0;
+    }
+    let [rows, row] = [&region.rows, &region.inner].map(|loops| loops.iter().product::<usize>());
+    if row < TRANSPOSED_ROW { (rows * row) as Nanos * TRANSPOSED } else { rows as Nanos * FOLDED_ROW }
+}
+
+/// Whether the memory of a kernel with folds goes along the rows more than along the folds.
+pub(super) fn goes_along_rows(region: &Region) -> bool {
+    let n_rows = region.rows.len();
+    let (Some(last_row), Some(last)) = (n_rows.checked_sub(1), (n_rows + region.inner.len()).checked_sub(1)) else {
+        return false;
+    };
+    // An index may lead anywhere, so elements that are gathered one by one are not the same one.
+    let smooth =
+        |walk: &Walk, at: usize| i64::from(walk.strides[at] == 1 || walk.strides[at] == 0 && walk.gather.is_none());
+    let score: i64 = region.loads.entities().map(|walk| smooth(walk, last) - smooth(walk, last_row)).sum();
+    region.has_folds() && last != last_row && score < 0
+}
+
+/// How long it takes to start rows and instructions in a fold:
+///
+/// - along runs of rows, where memory goes along these and not along the fold. Machine code starts each run of each
+///   element, and the vm each instruction there;
+/// - for elements at indices along the fold, which the vm takes one by one.
+pub(super) fn calls(region: &Region) -> Nanos {
+    if !region.has_folds() || region.rows.is_empty() || region.inner.is_empty() {
+        return 0.0;
+    }
+    let (walks, along_rows) = (|| region.loads.entities(), goes_along_rows(region));
+    let elements: usize = region.rows.iter().chain(&region.inner).product();
+    let lanes: usize = region.rows[first_of_run(&region.rows, walks)..].iter().product();
+    if along_rows && lanes >= LEAST_LANES && is_one_sweep(region) {
+        return (elements / lanes) as Nanos * RUN;
+    }
+    let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
+    if !along_rows || lanes >= LONG_LANES {
+        return at_indices;
+    }
+    let calls = region.values.iter().filter(|&(id, _)| region.is_full[id]).count() + 1;
+    let per_call = if is_one_matrix(region) { lanes * MERGED } else { lanes };
+    at_indices + (elements / per_call.max(1) * calls) as Nanos * CALL
+}
+
+/// Whether all memory goes along the rows, and then along the only inner loop, so that one instruction of the vm takes
+/// several inner elements.
+fn is_one_matrix(region: &Region) -> bool {
+    let n_rows = region.rows.len();
+    let follows = |walk: &Walk| {
+        let (rows, inner) = walk.strides.split_at(n_rows);
+        // The loop that runs fastest comes first.
+        let sizes = region.rows.iter().rev().chain(&region.inner);
+        let mut expected = 1;
+        sizes.zip(rows.iter().rev().chain(inner)).all(|(&size, &stride)| {
+            let holds = stride == expected;
+            expected = size.saturating_mul(expected);
+            holds
+        })
+    };
+    region.inner.len() == 1 && region.loads.entities().all(follows)
+}
+
+/// Whether no fold and no value per element follows a fold.
+fn is_one_sweep(region: &Region) -> bool {
+    let mut follows: SideTable<ValueId, bool> = SideTable::with_len(region.values.len(), || false);
+    for (id, value) in region.values.iter() {
+        follows[id] = match value {
+            Value::Fold(_, of) if follows[*of] => return false,
+            Value::Fold(..) => true,
+            Value::Body(_, args) => args.iter().any(|&arg| follows[arg]),
+            Value::Gather(_, index) => follows[*index],
+            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => false,
+        };
+    }
+    !region.outputs.iter().any(|(id, _)| region.is_full[*id] && follows[*id])
+}
+
+/// How long machine code takes to start a row in blocks of rows.
+const ROW_START: Nanos = 20.0;
+/// Rows of fewer elements are short.
+const SHORT_ROW: usize = 8;
+/// How long machine code takes to start a run of neighbours without a fold, and one whose elements are at indices.
+const PLAIN_RUN: Nanos = 0.6;
+const GATHERED_RUN: Nanos = 5.0;
+/// How long machine code takes to start a row that is folded. Shorter rows are transposed, each element in this time.
+const FOLDED_ROW: Nanos = 5.0;
+const TRANSPOSED_ROW: usize = 16;
+const TRANSPOSED: Nanos = 0.1;
+/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold; and machine code
+/// to start a run of rows (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
+const CALL: Nanos = 15.0;
+const GATHER: Nanos = 4.0;
+const RUN: Nanos = 2.0;
+/// The inner elements that one instruction of the vm takes, if memory allows.
+const MERGED: usize = 32;
+/// Runs of fewer rows do not fill vectors of machine code.
+const LEAST_LANES: usize = 16;
+/// Runs of so many rows take longer to compute than to start.
+const LONG_LANES: usize = 512;
