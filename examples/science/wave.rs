@@ -20,7 +20,7 @@ const STEPS_PER_FRAME: i64 = 8;
 
 /// The sum of both second differences. A point outside is as the nearest one inside.
 fn laplacian(u: &Tensor) -> Result<Tensor> {
-    let padded = u.unsqueeze(0)?.border_pad([1, 1, 1, 1], Border::Replicate)?.squeeze(0)?;
+    let padded = u.border_pad([1, 1, 1, 1], Border::Replicate)?;
     padded.i((.., trim(1, 1)))?.diff(2, 0)? + padded.i((trim(1, 1), ..))?.diff(2, 1)?
 }
 

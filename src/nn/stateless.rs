@@ -140,7 +140,7 @@ stateless! {
         /// The number.
         value: f64
     } |x, layer| x.constant_pad_nd(layer.pads.clone(), layer.value);
-    /// A border of elements of the input, for one to three dims. Pads are pairs (before, after), the last dim first.
+    /// A border of elements of the input. Pads are pairs (before, after), the last dim first.
     BorderPad {
         /// The widths.
         pads: Dims,

@@ -51,11 +51,12 @@ impl Tensor {
         call(Op::ConstantPadNd, &[self], &Attrs::from(ConstantPadNd { pad: ints(pad), value: Some(value.into()) }))
     }
 
-    /// Pads the last one, two or three dims of `(N, C, …)` or `(C, …)` with existing elements. `pads` holds pairs
-    /// (before, after), starting with the last dim. Negative numbers crop. The dtype is kept.
+    /// Pads with existing elements. `pads` holds pairs (before, after), starting with the last dim. Dims without a pair
+    /// are not padded, so an image may be `(H, W)`, `(C, H, W)` or `(N, C, H, W)`. Negative numbers crop. The dtype is
+    /// kept.
     ///
     /// # Errors
-    /// If the number of pairs does not fit the rank, or if the border is wider than its source.
+    /// If `pads` is not a list of pairs, has more pairs than there are dims, or if the border is wider than its source.
     #[track_caller]
     pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
         let mode = match border {
@@ -117,14 +118,9 @@ pub(crate) fn pad(x: &Tensor, pads: &[i64], mode: &str, value: Option<f64>) -> R
 /// Pads the last dims. `pads` holds pairs (before, after), starting with the last dim.
 fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> {
     let n_dims = pads.len() / 2;
-    let has_samples = x.dim() == n_dims + 2;
-    if !pads.len().is_multiple_of(2) || !(1..=3).contains(&n_dims) || !(has_samples || x.dim() == n_dims + 1) {
-        let what =
-            format!("padding {pads:?} of shape {:?}; 2, 4 or 6 numbers pad the last 1, 2 or 3 dims, ", x.sizes());
-        return Err(Error::NotImplemented {
-            op: op.into(),
-            what: what + "and the input must have 1 or 2 dims in front of them",
-        });
+    if !pads.len().is_multiple_of(2) || n_dims > x.dim() {
+        let what = format!("padding {pads:?} of shape {:?}", x.sizes());
+        return Err(Error::shape(op, what, "give a pair for each padded dim, at most as many as there are dims"));
     }
     let pad = |input: &Tensor, first: usize| {
         let mut out = input.clone();

@@ -137,6 +137,21 @@ fn padding_modes_fill_borders() {
     for (border, pads, expected) in cases {
         check(x.border_pad(pads, *border), &[1, expected.len()], expected, &format!("{border:?} {pads:?}"));
     }
+    // Dims in front of the padded ones may be of any number.
+    let image = tensor(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+    check(image.select(0, 1).and_then(|x| x.border_pad([1, 0], Border::Reflect)), &[4], &[4.0, 3.0, 4.0, 5.0], "1d");
+    let padded: &[f64] = &[0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0];
+    check(image.border_pad([1, 0, 1, 0], Border::Replicate), &[3, 4], padded, "an image");
+    for border in [Border::Reflect, Border::Replicate, Border::Circular] {
+        let pads = [2, 1, 1, 1];
+        let alone = image.border_pad(pads, border).and_then(|x| x.to_vec::<f64>()).expect("two dims");
+        let plane = image.unsqueeze(0).and_then(|x| x.border_pad(pads, border));
+        check(plane, &[1, 4, 6], &alone, "a plane");
+        let several = image.expand([2, 1, 1, 2, 3]).and_then(|x| x.border_pad(pads, border));
+        check(several, &[2, 1, 1, 4, 6], &alone.repeat(2), "five dims");
+    }
+    check_error(image.border_pad([1, 0, 1, 0, 1, 0], Border::Reflect), &["[2, 3]", "pair"]);
+    check_error(image.border_pad([1, 0, 1], Border::Reflect), &["[1, 0, 1]", "pair"]);
     check(x.constant_pad_nd([1, -2, 0, 1], 7), &[2, 3], &[7.0, 0.0, 1.0, 7.0, 7.0, 7.0], "constant");
     check_error(x.border_pad([4, 0], Border::Reflect), &["[4, 0]", "[1, 4]"]);
     check_error(x.border_pad([5, 0], Border::Circular), &["[5, 0]"]);
