@@ -4,7 +4,6 @@
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ir::DType;
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::ops::padding::pad;
@@ -27,7 +26,8 @@ const NO_SIZE: Option<i64> = None;
 impl Tensor {
     /// The short-time Fourier transform: of windows of `n_fft` elements, `hop` apart, of a signal `(L)` or `(B, L)`. It
     /// is continued by reflection by half a window. The windows are multiplied by `window`, which has at most `n_fft`
-    /// elements. A real signal has `n_fft / 2 + 1` frequencies. The result is complex, `(F, T)` or `(B, F, T)`.
+    /// elements; dtypes are promoted, so an f64 window gives complex128. Where both are real there are `n_fft / 2 + 1`
+    /// frequencies, and `n_fft` otherwise. The result is complex, `(F, T)` or `(B, F, T)`.
     ///
     /// # Errors
     /// If the signal is shorter than half a window, if `hop` is 0, or if the window is longer than `n_fft`.
@@ -39,7 +39,8 @@ impl Tensor {
     }
 
     /// The real signal whose [`Tensor::stft`] with these arguments is nearest to this spectrogram (Griffin and Lim
-    /// 1984). Where the windows leave gaps, it is not finite.
+    /// 1984). Where the windows leave gaps, it is not finite. The dtype is that of the window and of the spectrogram's
+    /// real parts, promoted.
     ///
     /// # Errors
     /// If the spectrogram does not have `n_fft / 2 + 1` frequencies, or as for [`Tensor::stft`].
@@ -66,7 +67,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              onesided: Option<bool>,
              return_complex: Option<bool>,
              _align_to_window: Option<bool>| {
-                let frames = Frames::of("stft", n_fft, hop, size, window)?;
+                let frames = Frames::of("stft", x, (n_fft, hop, size), window)?;
                 let signal = if center { frames.continued(x, pad_mode)? } else { x.clone() };
                 frames.transformed(&signal, normalized, onesided, return_complex)
             },
@@ -83,7 +84,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
              onesided: Option<bool>,
              return_complex: Option<bool>,
              _align_to_window: Option<bool>| {
-                Frames::of("stft", n_fft, hop, size, window)?.transformed(x, normalized, onesided, return_complex)
+                Frames::of("stft", x, (n_fft, hop, size), window)?.transformed(x, normalized, onesided, return_complex)
             },
         )?
         .composite(
@@ -102,7 +103,7 @@ pub(crate) fn register(library: &mut Library) -> Result<()> {
                     let what = "complex signals are not supported; give the half of the frequencies of a real one";
                     return Err(Error::argument("istft", what));
                 }
-                Frames::of("istft", n_fft, hop, size, window)?.signal(x, center, normalized, length)
+                Frames::of("istft", x, (n_fft, hop, size), window)?.signal(x, center, normalized, length)
             },
         )?;
     Ok(())
@@ -118,11 +119,11 @@ struct Frames {
 }
 
 impl Frames {
+    /// The windows for a signal or spectrogram `x`.
     fn of(
         op: &'static str,
-        n_fft: i64,
-        hop: Option<i64>,
-        size: Option<i64>,
+        x: &Tensor,
+        (n_fft, hop, size): (i64, Option<i64>, Option<i64>),
         window: Option<&Tensor>,
     ) -> Result<Frames> {
         let (hop, size) = (hop.unwrap_or(n_fft / 4), size.unwrap_or(n_fft));
@@ -138,7 +139,7 @@ impl Frames {
         let padded = |window: &Tensor| window.constant_pad_nd([before, n_fft - size - before], 0);
         let window = match window {
             Some(window) => Some(padded(window)?),
-            None if size < n_fft => Some(padded(&Tensor::ones(&[size as usize], DType::F32)?)?),
+            None if size < n_fft => Some(padded(&ones_for(x, size as usize)?)?),
             None => None,
         };
         Ok(Frames { op, n_fft: n_fft as usize, hop: hop as usize, window })
@@ -147,9 +148,7 @@ impl Frames {
     /// The signal, continued at both ends by half a window.
     fn continued(&self, x: &Tensor, mode: &str) -> Result<Tensor> {
         let half = (self.n_fft / 2) as i64;
-        let batch = if x.dim() == 1 { x.unsqueeze(0)? } else { x.clone() };
-        let continued = pad(&batch, &[half, half], mode, None)?;
-        if x.dim() == 1 { continued.squeeze(0) } else { Ok(continued) }
+        pad(x, &[half, half], mode, None)
     }
 
     fn transformed(
@@ -165,12 +164,16 @@ impl Frames {
         }
         let frames = x.unfold(-1, self.n_fft, self.hop)?;
         let frames = match &self.window {
-            Some(window) => frames.mul(&window.to_dtype(x.dtype().part())?)?,
+            Some(window) => frames.mul(window)?,
             None => frames,
         };
-        let spectra = match onesided.unwrap_or(!x.is_complex()) {
-            true => frames.rfft(None, -1)?,
-            false => frames.fft(None, -1)?,
+        let spectra = match (onesided.unwrap_or(!frames.is_complex()), frames.is_complex()) {
+            (true, false) => frames.rfft(None, -1)?,
+            (true, true) => {
+                let hint = "a complex signal or window has no half of the frequencies; ask for all of them";
+                return Err(Error::dtype(self.op, frames.dtype(), "real signals and windows", hint));
+            }
+            (false, _) => frames.fft(None, -1)?,
         };
         let spectra = if normalized { spectra.div((self.n_fft as f64).sqrt())? } else { spectra };
         let result = spectra.transpose(-2, -1)?;
@@ -188,16 +191,19 @@ impl Frames {
         let (n_batch, n_frames) = (batch.sizes()[0], batch.sizes()[2]);
         let frames = batch.transpose(1, 2)?.irfft(self.n_fft, -1)?;
         let frames = if normalized { frames.mul((self.n_fft as f64).sqrt())? } else { frames };
-        let dtype = frames.dtype();
         let window = match &self.window {
-            Some(window) => window.to_dtype(dtype)?,
-            None => full_on(x.device(), &[self.n_fft], 1.into(), Some(dtype))?,
+            Some(window) if window.is_complex() => {
+                let hint = "a complex window gives a complex signal; give a real one";
+                return Err(Error::dtype(self.op, window.dtype(), "a real window", hint));
+            }
+            Some(window) => window.clone(),
+            None => ones_for(x, self.n_fft)?,
         };
         let len = self.n_fft + self.hop * n_frames.saturating_sub(1);
         let starts = range_on(x.device(), 0, n_frames as i64, None)?.mul(self.hop as i64)?.unsqueeze(1)?;
         let places = starts.add(&range_on(x.device(), 0, self.n_fft as i64, None)?)?.reshape([-1])?;
         let added = |parts: &Tensor, rows: usize| {
-            let zeros = full_on(x.device(), &[rows, len], 0.into(), Some(dtype))?;
+            let zeros = full_on(x.device(), &[rows, len], 0.into(), Some(parts.dtype()))?;
             zeros.index_add(1, &places, &parts.reshape([rows as i64, -1])?)
         };
         let sum = added(&frames.mul(&window)?, n_batch)?;
@@ -211,4 +217,9 @@ impl Frames {
         let signal = cut(&sum)?.div(&cut(&weights)?)?;
         if x.dim() == 2 { signal.squeeze(0) } else { Ok(signal) }
     }
+}
+
+/// The window of ones, whose dtype does not widen `x`.
+fn ones_for(x: &Tensor, size: usize) -> Result<Tensor> {
+    full_on(x.device(), &[size], 1.into(), Some(x.dtype().part()))
 }

@@ -114,6 +114,24 @@ fn spectrograms_are_transforms_of_windows() -> Result<()> {
     check("a batch", &both.select(0, 0)?, spectra.to_vec::<Complex64>()?)?;
     assert_eq!(both.istft(N, 3, Some(&w))?.sizes(), [2, len]);
     assert_eq!(x.stft(N, 2, None)?.sizes(), [N / 2 + 1, 21]);
+    // Dtypes of signal and window are promoted.
+    let (narrow, window) = (x.to_dtype(DType::F32)?, w.to_dtype(DType::F32)?);
+    let wide = narrow.to_dtype(DType::F64)?;
+    let promoted = narrow.stft(N, 3, Some(&w))?;
+    assert_eq!(promoted.dtype(), DType::Complex128);
+    check("promoted", &promoted, wide.stft(N, 3, Some(&w))?.to_vec::<Complex64>()?)?;
+    let compiled = compile(|x: &Tensor, w: &Tensor| x.stft(N, 3, Some(w))).call((&narrow, &w))?;
+    assert_eq!(compiled.dtype(), DType::Complex128);
+    assert_eq!(compiled.to_vec::<Complex64>()?, promoted.to_vec::<Complex64>()?);
+    assert_eq!(narrow.stft(N, 3, Some(&window))?.dtype(), DType::Complex64);
+    assert_eq!(narrow.stft(N, 3, None)?.dtype(), DType::Complex64);
+    assert_eq!(narrow.stft(N, 3, Some(&window))?.istft(N, 3, Some(&w))?.dtype(), DType::F64);
+    assert_eq!(spectra.istft(N, 3, Some(&window))?.dtype(), DType::F64);
+    assert_eq!(narrow.stft(N, 3, Some(&window))?.istft(N, 3, Some(&window))?.dtype(), DType::F32);
+    let phases = w.to_dtype(DType::Complex128)?;
+    assert_eq!(x.stft(N, 3, Some(&phases))?.sizes(), [N, n_frames]);
+    let refusal = spectra.istft(N, 3, Some(&phases)).expect_err("the signal would be complex").to_string();
+    assert!(refusal.contains("complex128") && refusal.contains("real"), "{refusal}");
     let loss = |x: &[Tensor]| x[0].stft(N, 3, None)?.abs()?.square();
     gradcheck(loss, &[&x], 1e-6, 1e-6)?;
     for error in [x.stft(N, 0, None), x.stft(4, 1, Some(&w)), x.stft(100, 1, None), x.istft(N, 3, None)] {
