@@ -14,9 +14,11 @@ use crate::ir::row::Schema;
 use crate::ir::{Attr, Attrs, DType, Op, Scalar};
 use crate::ops::composite::Composite;
 use crate::ops::in_place::{in_place_methods, row_methods};
+use crate::ops::mutation::call_in_place;
 use crate::ops::rust_operators::Operand;
 use crate::ops::written_forms;
 use crate::tensor::handle::Tensor;
+use std::borrow::Cow;
 
 static CLAMP: Composite =
     Composite::new("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor").with_writes();
@@ -41,6 +43,42 @@ static DIV_NUMBER_ROUNDED: Composite =
     Composite::new("div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor").with_writes();
 static FLOOR_DIVIDE_NUMBER: Composite =
     Composite::new("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor").with_writes();
+
+/// A bound of [`Tensor::clamp`]: a number, a tensor, or none.
+pub struct Bound<'a>(Option<Operand<'a>>);
+
+impl<'a, T: Into<Operand<'a>>> From<T> for Bound<'a> {
+    fn from(bound: T) -> Self {
+        Bound(Some(bound.into()))
+    }
+}
+
+// The only one for `Option`, so that the type of a plain `None` is known.
+impl From<Option<Scalar>> for Bound<'_> {
+    fn from(bound: Option<Scalar>) -> Self {
+        Bound(bound.map(Operand::Number))
+    }
+}
+
+/// Two bounds. ATen has an operator for numbers and one for tensors.
+enum Bounds<'a, 'b> {
+    Numbers(Clamp),
+    Tensors(Option<Cow<'a, Tensor>>, Option<Cow<'b, Tensor>>),
+}
+
+impl<'a, 'b> Bounds<'a, 'b> {
+    fn of(Bound(min): Bound<'a>, Bound(max): Bound<'b>) -> Result<Bounds<'a, 'b>> {
+        let number = |bound: &Option<Operand<'_>>| match bound {
+            None => Some(None),
+            Some(Operand::Number(number)) => Some(Some(*number)),
+            Some(Operand::Ref(_) | Operand::Owned(_) | Operand::Failed(_)) => None,
+        };
+        if let (Some(min), Some(max)) = (number(&min), number(&max)) {
+            return Ok(Bounds::Numbers(Clamp { min, max }));
+        }
+        Ok(Bounds::Tensors(min.map(Operand::tensor).transpose()?, max.map(Operand::tensor).transpose()?))
+    }
+}
 
 /// Element-wise operators with arguments.
 impl Tensor {
@@ -166,15 +204,40 @@ impl Tensor {
         call(Op::Where, &[self, &*a.into().tensor()?, &*b.into().tensor()?], &[])
     }
 
-    row_methods! {
-        /// Clamps elements to `min..=max`. `None` is no bound. NaNs are kept. Bounds promote like plain numbers. Sizes
-        /// are kept.
-        ///
-        /// # Errors
-        /// If both bounds are `None`, or if the dtype is bool.
-        clamp clamp_(min: Option<Scalar>, max: Option<Scalar>)
-            |x, call| call(Op::Clamp, &[x], &Attrs::from(Clamp { min, max }));
+    /// Clamps elements to `min..=max`. A bound is a number, a tensor, or `None` for no bound. NaNs are kept. Numbers
+    /// promote weakly. Sizes are broadcast with those of tensors.
+    ///
+    /// ```
+    /// # fn main() -> opfuse::Result<()> {
+    /// let x = opfuse::Tensor::try_from([-1.0, 0.5, 2.0])?;
+    /// assert_eq!(x.clamp(0, 1)?.to_vec::<f64>()?, [0.0, 0.5, 1.0]);
+    /// assert_eq!(x.clamp(None, &x.abs()?)?.to_vec::<f64>()?, [-1.0, 0.5, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If both bounds are `None`, if the dtype is bool, or if the sizes do not broadcast.
+    #[track_caller]
+    pub fn clamp<'a, 'b>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'b>>) -> Result<Tensor> {
+        match Bounds::of(min.into(), max.into())? {
+            Bounds::Numbers(bounds) => call(Op::Clamp, &[self], &Attrs::from(bounds)),
+            Bounds::Tensors(min, max) => CLAMP.call((self, min.as_deref(), max.as_deref())),
+        }
+    }
 
+    /// In-place form of [`Tensor::clamp`]: writes the result to this tensor. Views of the same elements change too.
+    /// Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// Same as [`Tensor::clamp`] and [`Tensor::copy_`]. Also if the result has other sizes or a dtype of a higher
+    /// category.
+    #[track_caller]
+    pub fn clamp_<'a, 'b>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'b>>) -> Result<()> {
+        match Bounds::of(min.into(), max.into())? {
+            Bounds::Numbers(bounds) => call_in_place(Op::Clamp, &[self], &Attrs::from(bounds)),
+            Bounds::Tensors(min, max) => CLAMP.call_in_place((self, min.as_deref(), max.as_deref())),
+        }
     }
 
     /// Clamps elements from below. See [`Tensor::clamp`].

@@ -80,6 +80,21 @@ fn irregular_pointwise_rows_compute_their_values() {
     check(x.clamp_min(-0.5), &[3], &[-0.5f32, 0., 2.]);
     check(x.clamp_max(0), &[3], &[-1f32, 0., 0.]);
     check_error(x.clamp(None, None), &["clamp", "min", "max"]);
+    check(x.clamp(0, 1), &[3], &[0f32, 0., 1.]);
+    check(x.clamp(-0.5, 1.0), &[3], &[-0.5f32, 0., 1.]);
+    check(x.clamp(None, 1.0), &[3], &[-1f32, 0., 1.]);
+    check(x.clamp(0.5, None), &[3], &[0.5f32, 0.5, 2.]);
+    let (low, high) = (tensor(&[0f32, 0.5, 0.], &[3]), tensor(&[1f32, 3.], &[2, 1]));
+    check(x.clamp(&low, &high), &[2, 3], &[0f32, 0.5, 1., 0., 0.5, 2.]);
+    check(x.clamp(0, high), &[2, 3], &[0f32, 0., 1., 0., 0., 2.]);
+    check(x.clamp(&low, None), &[3], &[0f32, 0.5, 2.]);
+    check(tensor(&[-4i64, 7], &[2]).clamp(0, 3), &[2], &[0i64, 3]);
+    check(tensor(&[-4i64, 7], &[2]).clamp(0, 2.5), &[2], &[0f32, 2.5]);
+    for clamped in [x.clamp(0, &low), x.clamp_(0, &low).map(|()| x.clone())] {
+        check(clamped, &[3], &[0f32, 0., 0.]);
+    }
+    x.fill_(3).and_then(|()| x.clamp_(None, 2)).expect("x is a plain tensor");
+    check(x.copy(), &[3], &[2f32, 2., 2.]);
     check_error(x.where_(1, 2), &["where", "bool"]);
     check_error(x.masked_fill(&x, 1), &["masked_fill", "bool"]);
 }
