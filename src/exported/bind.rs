@@ -5,6 +5,7 @@
 
 use crate::device::Device;
 use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::key::default_dtype::default_dtype;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::schema::Type;
 use crate::dispatch::value::{TensorLayout, Value};
@@ -90,8 +91,9 @@ pub(super) fn bind(graph: &Graph, missing: &mut Missing) -> Result<Block, String
             true => node.target.clone(),
             false => format!("{} at {}", node.target, node.line),
         };
-        let bound = step(node, &mut names, missing).map_err(|what| format!("{place}: {what}"))?;
-        steps.extend(bound.map(|step| Step { place: place.into(), ..step }));
+        let bound = bound(node, &mut names, missing).map_err(|what| format!("{place}: {what}"))?;
+        let place: Arc<str> = place.into();
+        steps.extend(bound.into_iter().map(|step| Step { place: place.clone(), ..step }));
     }
     let outputs = graph.outputs.iter().map(|output| names.source(output, missing)).collect::<Result<Vec<_>, _>>()?;
     let n_slots = names.0.len();
@@ -99,7 +101,8 @@ pub(super) fn bind(graph: &Graph, missing: &mut Missing) -> Result<Block, String
     Ok(Block { inputs, steps, outputs, n_slots })
 }
 
-fn step(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Option<Step>, String> {
+/// The steps of a node: one, none if it needs no call, or two if it makes a tensor of a complex number.
+fn bound(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Vec<Step>, String> {
     let call = match call(&node.target) {
         Ok(call) => call,
         Err(()) => {
@@ -110,12 +113,62 @@ fn step(node: &Node, names: &mut Names, missing: &mut Missing) -> Result<Option<
     };
     let argument = |(name, arg): &(String, Arg)| Ok((name.clone(), names.source(arg, missing)?));
     let mut arguments = node.inputs.iter().map(argument).collect::<Result<Vec<_>, String>>()?;
-    let call = match call {
-        Some(Call::Operator(operator)) => Some(Call::Operator(with_complex(operator, &mut arguments)?)),
-        other => other,
+    let (call, number) = match call {
+        Some(Call::Operator(operator)) => {
+            let (operator, number) = without_complex_fill(operator, &mut arguments)?;
+            (Some(Call::Operator(with_complex(operator, &mut arguments)?)), number)
+        }
+        other => (other, None),
     };
-    let results = node.outputs.iter().map(|output| names.target(output)).collect::<Result<_, _>>()?;
-    Ok(call.map(|call| Step { call, arguments, results, last: Vec::new(), place: "".into() }))
+    let results: Vec<Target> = node.outputs.iter().map(|output| names.target(output)).collect::<Result<_, _>>()?;
+    let fill = match (number, &results[..]) {
+        (Some(number), [Target::Slot(made)]) => Some(fill(*made, number)?),
+        _ => None,
+    };
+    let step = call.map(|call| Step { call, arguments, results, last: Vec::new(), place: "".into() });
+    Ok(step.into_iter().chain(fill).collect())
+}
+
+/// Takes a complex number out of the arguments of an operator that makes a tensor of it. Numbers here are real. So
+/// another operator makes the tensor, of the dtype that PyTorch chooses, and a second call fills it.
+fn without_complex_fill(
+    operator: Operator,
+    arguments: &mut Vec<(String, Source)>,
+) -> Result<(Operator, Option<[f64; 2]>), String> {
+    let (base, at) = match &*operator.name().name {
+        base @ ("aten::full" | "aten::full_like" | "aten::new_full") => (base, "fill_value"),
+        base @ "aten::fill" => (base, "value"),
+        _ => return Ok((operator, None)),
+    };
+    let Some((_, value)) = arguments.iter_mut().find(|(name, _)| name == at) else { return Ok((operator, None)) };
+    let Source::Complex(number) = *value else { return Ok((operator, None)) };
+    *value = Source::Value(Value::Float(number[0]));
+    let is_absent = |(name, source): &(String, Source)| name == "dtype" && matches!(source, Source::Value(Value::None));
+    if base == "aten::full" {
+        arguments.retain(|argument| !is_absent(argument));
+        if !arguments.iter().any(|(name, _)| name == "dtype") {
+            arguments.push(("dtype".into(), Source::Value(Value::DType(default_dtype().complex()))));
+        }
+    }
+    if number[1] == 0.0 {
+        return Ok((operator, None));
+    }
+    if base == "aten::fill" {
+        arguments.retain(|(name, _)| name == "self");
+        return Ok((found("aten::clone", "")?, Some(number)));
+    }
+    Ok((operator, Some(number)))
+}
+
+fn found(name: &str, overload: &str) -> Result<Operator, String> {
+    Dispatcher::global().find_schema(name, overload).map_err(|error| error.to_string())
+}
+
+/// The step that fills a tensor with a complex number.
+fn fill(made: Slot, number: [f64; 2]) -> Result<Step, String> {
+    let arguments = vec![("self".into(), Source::Slot(made)), ("value".into(), Source::Complex(number))];
+    let call = Call::Operator(found("aten::fill_", "Tensor")?);
+    Ok(Step { call, arguments, results: vec![Target::Ignored], last: Vec::new(), place: "".into() })
 }
 
 /// Operators that state facts of the export and compute nothing.

@@ -2,6 +2,8 @@
 //!
 //! `scripts/export_models.py` makes the files. Arrays are called `0.in.0`, `0.out.0`, `0.grad.NAME`.
 
+use crate::Folder;
+use crate::archives::{Member, archive};
 use crate::bits::bits;
 use opfuse::autograd::no_grad;
 use opfuse::exported::Program;
@@ -262,4 +264,63 @@ fn a_program_is_built_in() -> Result<()> {
 fn load_names_who_loads_programs() {
     let refusal = message(opfuse::load(path("lstm.pt2")));
     assert!(refusal.contains("exported::Program::load"), "{refusal}");
+}
+
+/// A program that returns the result of one call. Its input `x` has two complex numbers of 128 bits.
+fn program_of(call: &str) -> Result<Program> {
+    let model = r#"{"graph_module":{"graph":{"inputs":[{"as_tensor":{"name":"x"}}],
+        "outputs":[{"as_tensor":{"name":"y"}}],
+        "nodes":[{CALL,"outputs":[{"as_tensor":{"name":"y"}}],
+        "metadata":{"stack_trace":"File \"m.py\", line 3, in forward\n    y = f(x)"}}],
+        "tensor_values":{"x":{"dtype":11,"sizes":[{"as_int":2}],"strides":[{"as_int":1}],"requires_grad":false,
+        "storage_offset":{"as_int":0},"layout":7}}},"signature":{"input_specs":[{"user_input":{"arg":{"as_tensor":
+        {"name":"x"}}}}],"output_specs":[{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}]}},"range_constraints":{},
+        "schema_version":{"major":8,"minor":20},"torch_version":"2.9"}"#;
+    let members = [
+        Member::stored("m/models/model.json", model.replace("CALL", call).as_bytes()),
+        Member::stored("m/data/weights/model_weights_config.json", br#"{"config":{}}"#),
+        Member::stored("m/byteorder", b"little"),
+    ];
+    let folder = Folder::new("exported");
+    std::fs::write(folder.file("m.pt2"), archive(&members)).expect("the folder can be written to");
+    Program::load(folder.file("m.pt2"))
+}
+
+#[test]
+fn tensors_are_filled_with_complex_numbers() -> Result<()> {
+    let number = |imag: f64| format!(r#"{{"as_complex":{{"real":1.5,"imag":{imag:?}}}}}"#);
+    let call = |target: &str, first: &str, number: &str, rest: &str| {
+        let value = if target.starts_with("fill") { "value" } else { "fill_value" };
+        let inputs = format!(r#"{first},{{"name":"{value}","arg":{number}}}{rest}"#);
+        program_of(&format!(r#""target":"torch.ops.aten.{target}","inputs":[{inputs}]"#))
+    };
+    let x = r#"{"name":"self","arg":{"as_tensor":{"name":"x"}}}"#;
+    let size = r#"{"name":"size","arg":{"as_ints":[2]}}"#;
+    let x_and_size = format!("{x},{size}");
+    let (wide, none) =
+        (r#",{"name":"dtype","arg":{"as_scalar_type":11}}"#, r#",{"name":"dtype","arg":{"as_none":true}}"#);
+    let double = r#",{"name":"dtype","arg":{"as_scalar_type":8}}"#;
+    let input = Tensor::zeros(&[2], DType::Complex128)?;
+    for (target, first, rest, dtype) in [
+        ("full.default", size, "", DType::Complex64),
+        ("full.default", size, none, DType::Complex64),
+        ("full.default", size, wide, DType::Complex128),
+        ("full_like.default", x, "", DType::Complex128),
+        ("new_full.default", &*x_and_size, "", DType::Complex128),
+        ("fill.Scalar", x, "", DType::Complex128),
+        ("fill_.Scalar", x, "", DType::Complex128),
+    ] {
+        for imag in [-2.0, 0.0] {
+            let program = call(target, first, &number(imag), rest)?;
+            for found in [program.call_eager(&[input.copy()?])?, program.call(&[input.copy()?])?] {
+                assert_eq!(found[0].dtype(), dtype, "{target}");
+                assert_eq!(values(&found[0])?, [1.5, imag, 1.5, imag], "{target}");
+            }
+        }
+    }
+    // A real tensor has no room for it.
+    let program = call("full.default", size, &number(-2.0), double)?;
+    let refusal = message(program.call_eager(&[input]));
+    assert!(refusal.contains("aten.full.default at m.py:3") && refusal.contains("f64"), "{refusal}");
+    Ok(())
 }
