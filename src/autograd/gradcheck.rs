@@ -4,6 +4,7 @@ use crate::autograd::{GradOptions, grad};
 use crate::dispatch::key::grad_mode::{enable_grad, no_grad};
 use crate::error::{Error, Result};
 use crate::ir::DType;
+use crate::profile::stands_for;
 use crate::tensor::handle::Tensor;
 
 /// Step of the differences: about the cube root of the f64 rounding unit, where truncation and rounding errors are
@@ -16,12 +17,14 @@ const STEP: f64 = 6e-6;
 /// # Errors
 /// If an input is not f64, if the function fails, or if a gradient differs from the central difference by more than
 /// `atol + rtol * |difference|`. The message names the input, the element and both numbers.
+#[track_caller]
 pub fn gradcheck(
     function: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     atol: f64,
     rtol: f64,
 ) -> Result<()> {
+    let _place = stands_for();
     let _recorded = enable_grad();
     if let Some(input) = inputs.iter().find(|input| input.dtype() != DType::F64) {
         return Err(Error::dtype("gradcheck", input.dtype(), "f64", "differences need its precision"));

@@ -24,7 +24,7 @@ use crate::device::DeviceKind;
 use crate::dispatch::modes;
 use crate::eager::{current_numerics, numerics};
 use crate::error::{Error, NotCaptured, Reason, Result};
-use crate::profile::Profile;
+use crate::profile::{self, Profile};
 use crate::tensor::handle::Tensor;
 use crate::tensor::ids::Mark;
 use crate::tensor::structure::{Flat, TensorStruct};
@@ -75,7 +75,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// # Errors
     /// An error of the function. [`Error::Panicked`] if it panics. An error if the stance or the break policy forbids
     /// the call. Later calls are not affected.
+    #[track_caller]
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
+        // What a program does besides its kernels, such as writes to inputs, stands where it is called.
+        let _place = if profile::is_on() { Some(profile::stands_for()) } else { None };
         let _span = spans::call(self.function.name());
         let _numerics = self.options.numerics.map(numerics);
         if let Some(output) = inputs.as_tensors().and_then(|tensors| self.call_again(&tensors)) {
@@ -426,7 +429,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
     ///
     /// # Errors
     /// Same as [`Compiled::call`]. Also if this thread is being profiled already.
+    #[track_caller]
     pub fn profile(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Profile)> {
+        let _place = profile::stands_for();
         let (output, profile) = profiled::profile(|| self.call(inputs))?;
         Ok((output?, profile))
     }

@@ -18,6 +18,7 @@ impl Accuracy {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new() -> Result<Accuracy> {
         Ok(Accuracy { right: Tensor::zeros(&[], DType::I64)?, total: Tensor::zeros(&[], DType::I64)? })
     }
@@ -26,6 +27,7 @@ impl Accuracy {
     ///
     /// # Errors
     /// If sizes do not fit.
+    #[track_caller]
     pub fn update(&self, scores: &Tensor, targets: &Tensor) -> Result<()> {
         let _unrecorded = no_grad();
         rows_of("Accuracy", scores, targets)?;
@@ -61,6 +63,7 @@ impl ConfusionMatrix {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(classes: usize) -> Result<ConfusionMatrix> {
         Ok(ConfusionMatrix { counts: Tensor::zeros(&[classes, classes], DType::I64)? })
     }
@@ -69,6 +72,7 @@ impl ConfusionMatrix {
     ///
     /// # Errors
     /// If sizes do not fit, or if a class is out of range.
+    #[track_caller]
     pub fn update(&self, scores: &Tensor, targets: &Tensor) -> Result<()> {
         let _unrecorded = no_grad();
         rows_of("ConfusionMatrix", scores, targets)?;
@@ -107,6 +111,7 @@ impl Auc {
     ///
     /// # Errors
     /// If sizes differ.
+    #[track_caller]
     pub fn update(&mut self, scores: &Tensor, positive: &Tensor) -> Result<()> {
         if scores.sizes() != positive.sizes() {
             let what = format!("scores have sizes {:?}, targets {:?}", scores.sizes(), positive.sizes());
@@ -155,6 +160,7 @@ impl Perplexity {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new() -> Result<Perplexity> {
         Ok(Perplexity { sum: Tensor::zeros(&[], DType::F64)?, tokens: Tensor::zeros(&[], DType::I64)? })
     }
@@ -163,6 +169,7 @@ impl Perplexity {
     ///
     /// # Errors
     /// If the loss has several elements.
+    #[track_caller]
     pub fn update(&self, loss: &Tensor, tokens: usize) -> Result<()> {
         let _unrecorded = no_grad();
         self.sum.add_(loss.detach()?.to_dtype(DType::F64)?.reshape(())?.mul(tokens as f64)?)?;

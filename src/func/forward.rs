@@ -6,6 +6,7 @@
 use crate::autograd::{GradOptions, enable_grad};
 use crate::error::{Error, Result};
 use crate::func::reverse::{First, Recorded, Session, finished, gradients, structure};
+use crate::profile::stands_for;
 use crate::tensor::structure::{Flat, Tensors};
 use crate::tensor::{Tensor, TensorStruct};
 use crate::transforms::{Function, Inputs};
@@ -27,6 +28,7 @@ use std::marker::PhantomData;
 ///
 /// # Errors
 /// If the function fails, or if the tangent does not have the shapes of the argument.
+#[track_caller]
 pub fn jvp<A: First, F: Function<A>>(
     function: F,
     inputs: impl Inputs<A>,
@@ -42,10 +44,12 @@ pub fn jvp<A: First, F: Function<A>>(
 /// # Errors
 /// If the function fails.
 #[allow(clippy::type_complexity, reason = "a pair of the value and its linear function")]
+#[track_caller]
 pub fn linearize<A: First, F: Function<A>>(
     function: F,
     inputs: impl Inputs<A>,
 ) -> Result<(F::Output, Linear<A::First, F::Output>)> {
+    let _place = stands_for();
     let inputs = inputs.into_parts()?;
     let session = Session::enter(&inputs);
     let transposed = Transposed::of::<A, F>(&function, &inputs)?;
@@ -115,7 +119,9 @@ impl<T: TensorStruct, R: TensorStruct> Linear<T, R> {
     ///
     /// # Errors
     /// If the tangent does not have the shapes of the argument.
+    #[track_caller]
     pub fn call(&self, tangent: &T) -> Result<R> {
+        let _place = stands_for();
         let tangents = Flat::of(tangent).tensors;
         structure(&self.transposed.output, self.transposed.apply(&tangents, self.is_recorded)?)
     }

@@ -7,12 +7,14 @@ use crate::error::Result;
 use crate::func::forward::Transposed;
 use crate::func::reverse::{First, Grad, Recorded, Session, callable, grad};
 use crate::ir::DType;
+use crate::profile::stands_for_maker;
 use crate::tensor::Tensor;
 use crate::tensor::structure::Flat;
 use crate::transforms::vmap::vmap;
 use crate::transforms::{Function, Inputs};
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 /// The Jacobian of a function by its first argument, row by row: element `(i.., j..)` is the derivative of result `i..`
 /// by element `j..`. It costs one reverse pass per element of the result, all at once.
@@ -25,17 +27,20 @@ use std::marker::PhantomData;
 /// # Ok(())
 /// # }
 /// ```
+#[track_caller]
 pub fn jacrev<A, F: Function<A, Output = Tensor>>(function: F) -> JacRev<F, A> {
-    JacRev { function, arguments: PhantomData }
+    JacRev { function, made: Location::caller(), arguments: PhantomData }
 }
 
 /// The same as [`jacrev`], column by column: it costs one pass per element of the argument, which is less where the
 /// result is larger.
+#[track_caller]
 pub fn jacfwd<A, F: Function<A, Output = Tensor>>(function: F) -> JacFwd<F, A> {
-    JacFwd { function, arguments: PhantomData }
+    JacFwd { function, made: Location::caller(), arguments: PhantomData }
 }
 
 /// The Hessian of a function that returns one number: the Jacobian of its gradient.
+#[track_caller]
 pub fn hessian<A: First<First = Tensor>, F: Function<A>>(function: F) -> JacRev<Grad<F, A>, A> {
     jacrev(grad(function))
 }
@@ -43,12 +48,14 @@ pub fn hessian<A: First<First = Tensor>, F: Function<A>>(function: F) -> JacRev<
 /// A Jacobian. Made by [`jacrev`].
 pub struct JacRev<F, A> {
     function: F,
+    made: &'static Location<'static>,
     arguments: PhantomData<fn(A)>,
 }
 
 /// A Jacobian. Made by [`jacfwd`].
 pub struct JacFwd<F, A> {
     function: F,
+    made: &'static Location<'static>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -69,6 +76,7 @@ impl<A: First<First = Tensor>, F: Function<A, Output = Tensor>> Function<A> for 
     type Output = Tensor;
 
     fn apply(&self, inputs: &Flat) -> Result<Tensor> {
+        let _place = stands_for_maker(self.made);
         let session = Session::enter(inputs);
         let recorded = Recorded::of::<A, F>(&self.function, inputs)?;
         let output = recorded.output.clone();
@@ -91,6 +99,7 @@ impl<A: First<First = Tensor>, F: Function<A, Output = Tensor>> Function<A> for 
     type Output = Tensor;
 
     fn apply(&self, inputs: &Flat) -> Result<Tensor> {
+        let _place = stands_for_maker(self.made);
         let session = Session::enter(inputs);
         let transposed = Transposed::of::<A, F>(&self.function, inputs)?;
         let (argument, output) = (&inputs.tensors[0], &transposed.output.tensors[0]);

@@ -2,12 +2,14 @@
 
 use crate::autograd::{self, GradOptions, enable_grad, is_grad_enabled};
 use crate::error::{Error, Result};
+use crate::profile::{stands_for, stands_for_maker};
 use crate::tensor::structure::{Flat, Parts, Tensors};
 use crate::tensor::{Tensor, TensorStruct};
 use crate::transforms::{Function, Inputs};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 /// The arguments of a function, of which the first is differentiated by.
 pub trait First {
@@ -188,6 +190,7 @@ fn number_of<R: TensorStruct>(op: &str, output: &R) -> Result<Tensor> {
 
 /// The gradient of a function that returns one number, by its first argument, in the structure of that argument.
 /// Tensors that it returns after the number are left out.
+#[track_caller]
 pub fn grad<A, F: Function<A>>(function: F) -> Grad<F, A> {
     Grad { inner: value_and_grad(function) }
 }
@@ -204,8 +207,9 @@ pub fn grad<A, F: Function<A>>(function: F) -> Grad<F, A> {
 /// # Ok(())
 /// # }
 /// ```
+#[track_caller]
 pub fn value_and_grad<A, F: Function<A>>(function: F) -> ValueAndGrad<F, A> {
-    ValueAndGrad { function, arguments: PhantomData }
+    ValueAndGrad { function, made: Location::caller(), arguments: PhantomData }
 }
 
 /// The gradient of a function. Made by [`grad`].
@@ -216,6 +220,7 @@ pub struct Grad<F, A> {
 /// A function with its gradient. Made by [`value_and_grad`].
 pub struct ValueAndGrad<F, A> {
     function: F,
+    made: &'static Location<'static>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -223,6 +228,7 @@ impl<A: First, F: Function<A>> Function<A> for ValueAndGrad<F, A> {
     type Output = (F::Output, A::First);
 
     fn apply(&self, inputs: &Flat) -> Result<Self::Output> {
+        let _place = stands_for_maker(self.made);
         let session = Session::enter(inputs);
         let recorded = Recorded::of::<A, F>(&self.function, inputs)?;
         let number = number_of("grad", &recorded.output)?;
@@ -257,7 +263,9 @@ impl<A: First, F: Function<A>> Function<A> for Grad<F, A> {
 ///
 /// # Errors
 /// If the function fails.
+#[track_caller]
 pub fn vjp<A: First, F: Function<A>>(function: F, inputs: impl Inputs<A>) -> Result<(F::Output, Pullback<A::First>)> {
+    let _place = stands_for();
     let inputs = inputs.into_parts()?;
     let session = Session::enter(&inputs);
     let recorded = Recorded::of::<A, F>(&function, &inputs)?;
@@ -281,7 +289,9 @@ impl<T: TensorStruct> Pullback<T> {
     ///
     /// # Errors
     /// If the gradients do not have the shapes of the result.
+    #[track_caller]
     pub fn call<R: TensorStruct>(&self, upstream: &R) -> Result<T> {
+        let _place = stands_for();
         let upstream = Flat::of(upstream).tensors;
         if upstream.len() != self.recorded.output.len() {
             let what = format!("{} gradients for {} results", upstream.len(), self.recorded.output.len());
@@ -305,7 +315,9 @@ macro_rules! callable {
             ///
             /// # Errors
             /// If the function fails, or if its result cannot be differentiated so.
+            #[track_caller]
             pub fn call(&self, inputs: impl Inputs<A>) -> Result<<Self as Function<A>>::Output> {
+                let _place = $crate::profile::stands_for();
                 self.apply(&inputs.into_parts()?)
             }
         }

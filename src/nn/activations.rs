@@ -19,6 +19,7 @@ impl PReLU {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(slopes: usize) -> Result<PReLU> {
         Ok(PReLU { weight: constant_parameter(&[slopes], 0.25)? })
     }
@@ -103,6 +104,7 @@ pub struct Func {
 
 impl Func {
     /// A module that calls this function.
+    #[track_caller]
     pub fn new(function: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static) -> Func {
         Func { function: Arc::new(function) }
     }

@@ -6,6 +6,7 @@ use super::module::{Forward, Module};
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::ops::nn::Attention;
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// What a position may not attend to. As in PyTorch's module, **true excludes**, unlike in [`Attention`].
@@ -50,6 +51,7 @@ impl MultiheadAttention {
     ///
     /// # Errors
     /// If the features are not divisible by the heads.
+    #[track_caller]
     pub fn new(features: usize, heads: usize) -> Result<MultiheadAttention> {
         if heads == 0 || !features.is_multiple_of(heads) {
             let what = format!("{features} features do not form {heads} heads; the number of heads must divide them");
@@ -76,7 +78,9 @@ impl MultiheadAttention {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn with_sizes(self, keys: usize, values: usize) -> Result<MultiheadAttention> {
+        let _place = stands_for();
         let features = self.out_proj.weight.sizes()[0];
         let of = |inputs: usize| {
             let weight = parameter(&[features, inputs])?;
@@ -92,6 +96,7 @@ impl MultiheadAttention {
     /// If sizes or dtypes do not fit.
     #[track_caller]
     pub fn forward(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: &AttentionMask<'_>) -> Result<Tensor> {
+        let _place = stands_for();
         let heads = self.projected(query, key, value)?;
         let mask = self.additive(mask, &heads)?;
         let [q, k, v] = &heads;
@@ -106,6 +111,7 @@ impl MultiheadAttention {
     ///
     /// # Errors
     /// As for [`MultiheadAttention::forward`].
+    #[track_caller]
     pub fn forward_weights(
         &self,
         query: &Tensor,
@@ -113,6 +119,7 @@ impl MultiheadAttention {
         value: &Tensor,
         mask: &AttentionMask<'_>,
     ) -> Result<(Tensor, Tensor)> {
+        let _place = stands_for();
         let heads = self.projected(query, key, value)?;
         let mask = self.additive(mask, &heads)?;
         let weights = scores(&heads[0], &heads[1], mask.as_ref())?;

@@ -2,6 +2,7 @@
 
 use super::module::{Forward, Module, Visitor, VisitorMut};
 use crate::error::Result;
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// Modules that run one after the other. Their names are their positions, as in PyTorch, or given.
@@ -59,6 +60,7 @@ impl Module for Sequential {
 impl Forward for Sequential {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _place = stands_for();
         self.modules.iter().try_fold(x.clone(), |x, (_, module)| module.forward(&x))
     }
 }

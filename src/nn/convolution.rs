@@ -49,6 +49,7 @@ macro_rules! convolutions {
             ///
             /// # Errors
             /// If the kernel has another number of dims.
+            #[track_caller]
             pub fn new(inputs: usize, outputs: usize, kernel: impl Into<Dims>) -> Result<$name> {
                 $name::with(inputs, outputs, kernel, $options::default())
             }
@@ -57,6 +58,7 @@ macro_rules! convolutions {
             ///
             /// # Errors
             /// If the kernel has another number of dims, or if the channels are not divisible by the groups.
+            #[track_caller]
             pub fn with(
                 inputs: usize,
                 outputs: usize,

@@ -24,6 +24,7 @@ impl Embedding {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(rows: usize, features: usize) -> Result<Embedding> {
         let weight = parameter(&[rows, features])?;
         normal(&weight, 0.0, 1.0)?;
@@ -34,6 +35,7 @@ impl Embedding {
     ///
     /// # Errors
     /// If there is no such row.
+    #[track_caller]
     pub fn with_padding(self, row: usize) -> Result<Embedding> {
         let _unrecorded = no_grad();
         self.weight.select(0, row as i64)?.fill_(0.0)?;
@@ -79,6 +81,7 @@ impl EmbeddingBag {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(rows: usize, features: usize) -> Result<EmbeddingBag> {
         Ok(EmbeddingBag { weight: Embedding::new(rows, features)?.weight, mode: BagMode::Mean })
     }
@@ -87,6 +90,7 @@ impl EmbeddingBag {
     ///
     /// # Errors
     /// If ids or offsets are not 1-dim, or if an id is out of range.
+    #[track_caller]
     pub fn forward_offsets(&self, ids: &Tensor, offsets: &Tensor) -> Result<Tensor> {
         if ids.dim() != 1 || offsets.dim() != 1 {
             let what = format!("ids have sizes {:?}, offsets {:?}", ids.sizes(), offsets.sizes());

@@ -5,6 +5,7 @@
 use crate::autograd::no_grad;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// Which fan a variance is scaled by.
@@ -31,6 +32,7 @@ pub(crate) fn fans(weight: &Tensor) -> Result<(f64, f64)> {
 ///
 /// # Errors
 /// If the tensor cannot be written to.
+#[track_caller]
 pub fn constant(tensor: &Tensor, value: impl Into<Scalar>) -> Result<()> {
     let _unrecorded = no_grad();
     tensor.fill_(value)
@@ -40,6 +42,7 @@ pub fn constant(tensor: &Tensor, value: impl Into<Scalar>) -> Result<()> {
 ///
 /// # Errors
 /// If the dtype is not floating.
+#[track_caller]
 pub fn uniform(tensor: &Tensor, low: f64, high: f64) -> Result<()> {
     let _unrecorded = no_grad();
     tensor.uniform_(low, high)
@@ -49,6 +52,7 @@ pub fn uniform(tensor: &Tensor, low: f64, high: f64) -> Result<()> {
 ///
 /// # Errors
 /// If the dtype is not floating.
+#[track_caller]
 pub fn normal(tensor: &Tensor, mean: f64, std: f64) -> Result<()> {
     let _unrecorded = no_grad();
     tensor.normal_(mean, std)
@@ -58,10 +62,12 @@ pub fn normal(tensor: &Tensor, mean: f64, std: f64) -> Result<()> {
 ///
 /// # Errors
 /// If the dtype is not floating, or if `low` is not below `high`.
+#[track_caller]
 pub fn truncated_normal(tensor: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     if low >= high {
         return Err(Error::argument("truncated_normal", format!("low is {low}, and high {high}; low must be lower")));
     }
+    let _place = stands_for();
     let _unrecorded = no_grad();
     // In f64, twice the probability below a bound, less 1.
     let below = |bound: f64| -> Result<f64> {
@@ -77,6 +83,7 @@ pub fn truncated_normal(tensor: &Tensor, mean: f64, std: f64, low: f64, high: f6
 ///
 /// # Errors
 /// If there are fewer than two dims, or if the dtype is not floating.
+#[track_caller]
 pub fn kaiming_uniform(tensor: &Tensor, a: f64, fan: Fan) -> Result<()> {
     let bound = 3f64.sqrt() * kaiming_std(tensor, a, fan)?;
     uniform(tensor, -bound, bound)
@@ -86,6 +93,7 @@ pub fn kaiming_uniform(tensor: &Tensor, a: f64, fan: Fan) -> Result<()> {
 ///
 /// # Errors
 /// As for [`kaiming_uniform`].
+#[track_caller]
 pub fn kaiming_normal(tensor: &Tensor, a: f64, fan: Fan) -> Result<()> {
     normal(tensor, 0.0, kaiming_std(tensor, a, fan)?)
 }
@@ -104,6 +112,7 @@ fn kaiming_std(tensor: &Tensor, a: f64, fan: Fan) -> Result<f64> {
 ///
 /// # Errors
 /// If there are fewer than two dims, or if the dtype is not floating.
+#[track_caller]
 pub fn xavier_uniform(tensor: &Tensor, gain: f64) -> Result<()> {
     let (inputs, outputs) = fans(tensor)?;
     let bound = gain * (6.0 / (inputs + outputs).max(1.0)).sqrt();
@@ -114,6 +123,7 @@ pub fn xavier_uniform(tensor: &Tensor, gain: f64) -> Result<()> {
 ///
 /// # Errors
 /// As for [`xavier_uniform`].
+#[track_caller]
 pub fn xavier_normal(tensor: &Tensor, gain: f64) -> Result<()> {
     let (inputs, outputs) = fans(tensor)?;
     normal(tensor, 0.0, gain * (2.0 / (inputs + outputs).max(1.0)).sqrt())
@@ -124,6 +134,7 @@ pub fn xavier_normal(tensor: &Tensor, gain: f64) -> Result<()> {
 ///
 /// # Errors
 /// If there are fewer than two dims, or if the dtype is not floating.
+#[track_caller]
 pub fn orthogonal(tensor: &Tensor, gain: f64) -> Result<()> {
     let _unrecorded = no_grad();
     let rows = *tensor.sizes().first().unwrap_or(&0);
@@ -149,6 +160,7 @@ pub fn orthogonal(tensor: &Tensor, gain: f64) -> Result<()> {
 }
 
 /// A new parameter of zeros, of the default dtype.
+#[track_caller]
 pub(crate) fn parameter(sizes: &[usize]) -> Result<Tensor> {
     let tensor = Tensor::zeros(sizes, crate::default_dtype())?;
     tensor.set_requires_grad(true)?;
@@ -156,6 +168,7 @@ pub(crate) fn parameter(sizes: &[usize]) -> Result<Tensor> {
 }
 
 /// A new parameter of uniform numbers between `-bound` and `bound`.
+#[track_caller]
 pub(crate) fn uniform_parameter(sizes: &[usize], bound: f64) -> Result<Tensor> {
     let tensor = parameter(sizes)?;
     uniform(&tensor, -bound, bound)?;
@@ -163,6 +176,7 @@ pub(crate) fn uniform_parameter(sizes: &[usize], bound: f64) -> Result<Tensor> {
 }
 
 /// A new parameter that is this number everywhere.
+#[track_caller]
 pub(crate) fn constant_parameter(sizes: &[usize], value: f64) -> Result<Tensor> {
     let tensor = parameter(sizes)?;
     constant(&tensor, value)?;

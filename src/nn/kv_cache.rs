@@ -1,6 +1,7 @@
 //! Keys and values of the steps so far, for decoding step by step.
 
 use crate::error::{Error, Result};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// Keys and values `(N, heads, steps, features)` of the steps so far. Memory for all steps is taken at the first one.
@@ -32,7 +33,9 @@ impl KvCache {
     /// # Errors
     /// If there are more steps than the cache was made for, or if other sizes differ from those before. The cache stays
     /// as it was.
+    #[track_caller]
     pub fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
+        let _place = stands_for();
         let (&[batch, heads, steps, _], &[_, _, value_steps, _]) = (keys.sizes(), values.sizes()) else {
             let what = format!("keys have sizes {:?}, values {:?}", keys.sizes(), values.sizes());
             return Err(Error::shape("KvCache", what, "they have four dims: batch, heads, steps and features"));

@@ -20,6 +20,7 @@ impl Linear {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Result<Linear> {
         let bound = within(inputs);
         let weight = uniform_parameter(&[outputs, inputs], bound)?;
@@ -60,6 +61,7 @@ impl Bilinear {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(inputs1: usize, inputs2: usize, outputs: usize) -> Result<Bilinear> {
         let bound = within(inputs1);
         let weight = uniform_parameter(&[outputs, inputs1, inputs2], bound)?;
@@ -89,6 +91,9 @@ impl Bilinear {
             return Err(Error::shape("bilinear", what, hint));
         }
         let y = einsum("...i,oij,...j->...o", &[x1, &self.weight, x2])?;
-        self.bias.as_ref().map_or(Ok(y.clone()), |bias| y.add(bias))
+        match &self.bias {
+            Some(bias) => y.add(bias),
+            None => Ok(y),
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::ops::margin_losses::{
 };
 use crate::ops::nn::Reduction;
 use crate::ops::{cat, stack};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 fn reduced(loss: Tensor, reduction: Reduction) -> Result<Tensor> {
@@ -25,6 +26,7 @@ fn reduced(loss: Tensor, reduction: Reduction) -> Result<Tensor> {
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn cosine_embedding_loss(
     a: &Tensor,
     b: &Tensor,
@@ -39,6 +41,7 @@ pub fn cosine_embedding_loss(
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn margin_ranking_loss(
     a: &Tensor,
     b: &Tensor,
@@ -53,6 +56,7 @@ pub fn margin_ranking_loss(
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
     HINGE_EMBEDDING.call((x, target, margin, reduction.number()))
 }
@@ -61,6 +65,7 @@ pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction:
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     SOFT_MARGIN.call((x, target, reduction.number()))
 }
@@ -70,6 +75,7 @@ pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Re
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn triplet_margin_loss(
     anchor: &Tensor,
     positive: &Tensor,
@@ -87,6 +93,7 @@ pub fn triplet_margin_loss(
 ///
 /// # Errors
 /// If sizes do not fit, or if a class is out of range.
+#[track_caller]
 pub fn multi_margin_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
     if x.dim() != 2 || target.dim() != 1 {
         let what = format!("scores have sizes {:?}, classes {:?}", x.sizes(), target.sizes());
@@ -101,6 +108,7 @@ pub fn multi_margin_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Re
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn gaussian_nll_loss(
     x: &Tensor,
     target: &Tensor,
@@ -109,6 +117,7 @@ pub fn gaussian_nll_loss(
     eps: f64,
     reduction: Reduction,
 ) -> Result<Tensor> {
+    let _place = stands_for();
     // As in PyTorch, the bound has no part in the gradient.
     let bounded = {
         let _unrecorded = crate::autograd::no_grad();
@@ -125,6 +134,7 @@ pub fn gaussian_nll_loss(
 ///
 /// # Errors
 /// If sizes do not broadcast.
+#[track_caller]
 pub fn poisson_nll_loss(
     x: &Tensor,
     target: &Tensor,
@@ -145,6 +155,7 @@ const NEVER: f64 = -1e30;
 ///
 /// # Errors
 /// If sizes do not fit, or if a class is out of range.
+#[track_caller]
 pub fn ctc_loss(
     log_probs: &Tensor,
     targets: &Tensor,
@@ -153,6 +164,7 @@ pub fn ctc_loss(
     blank: i64,
     reduction: Reduction,
 ) -> Result<Tensor> {
+    let _place = stands_for();
     let (&[steps, batch, _], &[target_batch, most]) = (log_probs.sizes(), targets.sizes()) else {
         let what = format!("log-probabilities have sizes {:?}, targets {:?}", log_probs.sizes(), targets.sizes());
         return Err(Error::shape("ctc_loss", what, "they are (T, N, C) and (N, S)"));

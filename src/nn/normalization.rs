@@ -35,6 +35,7 @@ impl LayerNorm {
     ///
     /// # Errors
     /// If a size is negative.
+    #[track_caller]
     pub fn new(shape: impl Into<Dims>) -> Result<LayerNorm> {
         let shape = shape.into();
         let sizes = sizes_of(&shape)?;
@@ -67,6 +68,7 @@ impl RmsNorm {
     ///
     /// # Errors
     /// If a size is negative.
+    #[track_caller]
     pub fn new(shape: impl Into<Dims>) -> Result<RmsNorm> {
         let shape = shape.into();
         let weight = Some(constant_parameter(&sizes_of(&shape)?, 1.0)?);
@@ -99,6 +101,7 @@ impl GroupNorm {
     ///
     /// # Errors
     /// If the channels are not divisible by the groups.
+    #[track_caller]
     pub fn new(groups: usize, channels: usize) -> Result<GroupNorm> {
         if groups == 0 || !channels.is_multiple_of(groups) {
             let what =
@@ -150,6 +153,7 @@ macro_rules! batch_norms {
             ///
             /// # Errors
             /// If there is not enough memory.
+            #[track_caller]
             pub fn new(channels: usize) -> Result<$name> {
                 let dtype = crate::default_dtype();
                 Ok($name {
@@ -233,6 +237,7 @@ impl InstanceNorm {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn with_weights(self) -> Result<InstanceNorm> {
         let sizes = [self.channels];
         Ok(InstanceNorm { weight: Some(constant_parameter(&sizes, 1.0)?), bias: Some(parameter(&sizes)?), ..self })

@@ -4,9 +4,11 @@ use super::module::{Forward, Module};
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::ops::{cat, stack};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// Angles of positions: `(positions, half)`, with frequencies `base^(-i / half)`.
+#[track_caller]
 fn angles(positions: usize, half: usize, base: f64) -> Result<Tensor> {
     let position = Tensor::arange(0, positions as i64, 1)?.to_dtype(DType::F64)?.unsqueeze(1)?;
     let exponent = Tensor::arange(0, half as i64, 1)?.to_dtype(DType::F64)?.mul(-base.ln() / half.max(1) as f64)?;
@@ -34,6 +36,7 @@ impl RotaryEmbedding {
     ///
     /// # Errors
     /// If the number of features is odd.
+    #[track_caller]
     pub fn new(features: usize, positions: usize, base: f64) -> Result<RotaryEmbedding> {
         if !features.is_multiple_of(2) {
             let what = format!("{features} features do not form pairs; use an even number");
@@ -48,7 +51,9 @@ impl RotaryEmbedding {
     ///
     /// # Errors
     /// If there are fewer positions in the tables, or if the features are others.
+    #[track_caller]
     pub fn forward_at(&self, x: &Tensor, start: usize) -> Result<Tensor> {
+        let _place = stands_for();
         let (n, half) = (x.dim(), self.cos.sizes()[1]);
         if n < 2 || x.sizes()[n - 1] != 2 * half {
             let what = format!("the input has sizes {:?}", x.sizes());
@@ -89,6 +94,7 @@ impl SinusoidalPositions {
     ///
     /// # Errors
     /// If the number of features is odd.
+    #[track_caller]
     pub fn new(features: usize, positions: usize) -> Result<SinusoidalPositions> {
         if !features.is_multiple_of(2) {
             let what = format!("{features} features do not form pairs; use an even number");

@@ -7,6 +7,7 @@ use super::linear::within;
 use super::module::{Module, Role, Visitor, VisitorMut};
 use crate::dispatch::Dispatcher;
 use crate::error::{Error, Result};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// The options of a recurrent layer. Defaults are PyTorch's.
@@ -80,6 +81,7 @@ macro_rules! recurrent {
             ///
             /// # Errors
             /// If there is not enough memory.
+            #[track_caller]
             pub fn new(inputs: usize, hidden: usize, options: RecurrentOptions) -> Result<$name> {
                 let weights = Weights::new(inputs, hidden, $gates, &options)?;
                 Ok($name { weights, options, hidden, training: true })
@@ -127,6 +129,7 @@ impl LSTM {
     /// If sizes or dtypes do not fit.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
+        let _place = stands_for();
         let states = match state {
             Some((hidden, cell)) => [hidden.clone(), cell.clone()],
             None => {
@@ -162,6 +165,7 @@ macro_rules! one_state {
             /// If sizes or dtypes do not fit.
             #[track_caller]
             pub fn forward(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+                let _place = stands_for();
                 let state = state.map_or_else(|| start(x, self.hidden, &self.options), |state| Ok(state.clone()))?;
                 let RecurrentOptions { layers, bias, batch_first, dropout, bidirectional } = self.options;
                 let operator = Dispatcher::global().find_schema($operator, "input")?;
@@ -198,6 +202,7 @@ macro_rules! cells {
             ///
             /// # Errors
             /// If there is not enough memory.
+            #[track_caller]
             pub fn new(inputs: usize, hidden: usize) -> Result<$name> {
                 let (rows, bound) = ($gates * hidden, within(hidden));
                 Ok($name {

@@ -6,6 +6,7 @@ use super::linear::Linear;
 use super::module::{Forward, Module};
 use super::normalization::LayerNorm;
 use crate::error::Result;
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// The options of a layer. Defaults are PyTorch's.
@@ -33,11 +34,13 @@ impl Default for TransformerOptions {
 }
 
 impl TransformerOptions {
+    #[track_caller]
     fn attention(&self, features: usize, heads: usize) -> Result<MultiheadAttention> {
         let attention = MultiheadAttention::new(features, heads)?;
         Ok(MultiheadAttention { dropout: self.dropout, batch_first: self.batch_first, ..attention })
     }
 
+    #[track_caller]
     fn norm(&self, features: usize) -> Result<LayerNorm> {
         Ok(LayerNorm { eps: self.eps, ..LayerNorm::new(features as i64)? })
     }
@@ -68,6 +71,7 @@ impl TransformerEncoderLayer {
     ///
     /// # Errors
     /// If the features are not divisible by the heads.
+    #[track_caller]
     pub fn new(features: usize, heads: usize, options: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: options.attention(features, heads)?,
@@ -84,7 +88,9 @@ impl TransformerEncoderLayer {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward_masked(&self, x: &Tensor, mask: &AttentionMask<'_>) -> Result<Tensor> {
+        let _place = stands_for();
         let attend = |x: &Tensor| self.dropout.forward(&self.self_attn.forward(x, x, x, mask)?);
         let feed = |x: &Tensor| feedforward(x, &self.linear1, &self.linear2, &self.dropout, &self.options);
         let x = around(x, &self.norm1, &self.options, attend)?;
@@ -150,6 +156,7 @@ impl TransformerDecoderLayer {
     ///
     /// # Errors
     /// If the features are not divisible by the heads.
+    #[track_caller]
     pub fn new(features: usize, heads: usize, options: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: options.attention(features, heads)?,
@@ -176,6 +183,7 @@ impl TransformerDecoderLayer {
         mask: &AttentionMask<'_>,
         memory_mask: &AttentionMask<'_>,
     ) -> Result<Tensor> {
+        let _place = stands_for();
         let own = |x: &Tensor| self.dropout.forward(&self.self_attn.forward(x, x, x, mask)?);
         let other = |x: &Tensor| self.dropout.forward(&self.multihead_attn.forward(x, memory, memory, memory_mask)?);
         let feed = |x: &Tensor| feedforward(x, &self.linear1, &self.linear2, &self.dropout, &self.options);
@@ -199,12 +207,14 @@ impl TransformerEncoder {
     ///
     /// # Errors
     /// If the features are not divisible by the heads.
+    #[track_caller]
     pub fn new(
         features: usize,
         heads: usize,
         layers: usize,
         options: TransformerOptions,
     ) -> Result<TransformerEncoder> {
+        let _place = stands_for();
         let layer = |_| TransformerEncoderLayer::new(features, heads, options);
         Ok(TransformerEncoder { layers: (0..layers).map(layer).collect::<Result<_>>()?, norm: None })
     }
@@ -213,7 +223,9 @@ impl TransformerEncoder {
     ///
     /// # Errors
     /// If sizes or dtypes do not fit.
+    #[track_caller]
     pub fn forward_masked(&self, x: &Tensor, mask: &AttentionMask<'_>) -> Result<Tensor> {
+        let _place = stands_for();
         let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.forward_masked(&x, mask))?;
         self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
     }
@@ -240,12 +252,14 @@ impl TransformerDecoder {
     ///
     /// # Errors
     /// If the features are not divisible by the heads.
+    #[track_caller]
     pub fn new(
         features: usize,
         heads: usize,
         layers: usize,
         options: TransformerOptions,
     ) -> Result<TransformerDecoder> {
+        let _place = stands_for();
         let layer = |_| TransformerDecoderLayer::new(features, heads, options);
         Ok(TransformerDecoder { layers: (0..layers).map(layer).collect::<Result<_>>()?, norm: None })
     }
@@ -262,6 +276,7 @@ impl TransformerDecoder {
         mask: &AttentionMask<'_>,
         memory_mask: &AttentionMask<'_>,
     ) -> Result<Tensor> {
+        let _place = stands_for();
         let one = |x: Tensor, layer: &TransformerDecoderLayer| layer.forward(&x, memory, mask, memory_mask);
         let x = self.layers.iter().try_fold(x.clone(), one)?;
         self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))

@@ -127,6 +127,7 @@ fn to_copy(
 
 /// A copy of `x` on the host, if anybody but this crate's kernels sees the call: a mode, a kernel from outside, or the
 /// keys of a wrapper. A trace does not count. Calls that such a kernel makes itself read what is on the CPU directly.
+#[track_caller]
 pub(crate) fn host_copy(x: &Tensor) -> Result<Option<Tensor>> {
     thread_local! {
         static IS_COPYING: Cell<bool> = const { Cell::new(false) };

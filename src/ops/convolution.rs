@@ -120,6 +120,7 @@ static CONV_TRANSPOSE: [Composite; 3] =
     [conv_transpose!(1, ""), conv_transpose!(2, ".input"), conv_transpose!(3, ".input")];
 
 /// A convolution over the last `n` dims.
+#[track_caller]
 fn convolve(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &Convolution) -> Result<Tensor> {
     let Convolution { stride, padding, dilation, groups } = options;
     let (stride, dilation) = (stride.as_slice(), dilation.as_slice());
@@ -130,6 +131,7 @@ fn convolve(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, option
 }
 
 /// A transposed convolution over the last `n` dims.
+#[track_caller]
 fn spread(n: usize, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Result<Tensor> {
     let ConvTranspose { stride, padding, output_padding, dilation, groups } = options;
     let [stride, padding, output_padding, dilation] = [stride, padding, output_padding, dilation].map(Dims::as_slice);

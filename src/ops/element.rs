@@ -216,6 +216,7 @@ impl Tensor {
     }
 
     /// The complex numbers of these pairs.
+    #[track_caller]
     fn read_complex<T: Element>(&self, what: &str) -> Result<Vec<T>> {
         let mut out = roomy(self.numel() / 2)?;
         match self.dtype() {
@@ -243,6 +244,7 @@ impl Tensor {
     }
 
     /// The elements, which are `T`s, in row-major order.
+    #[track_caller]
     fn elements<T: Element>(&self, what: &str) -> Result<Vec<T>> {
         observer::need_data(self, what)?;
         if self.device().kind == DeviceKind::Cuda {

@@ -160,6 +160,7 @@ macro_rules! numbers {
         impl TryFrom<&Tensor> for $number {
             type Error = Error;
 
+            #[track_caller]
             fn try_from(tensor: &Tensor) -> Result<$number> {
                 tensor.item()
             }
@@ -172,6 +173,7 @@ macro_rules! numbers {
         impl TryFrom<Tensor> for $number {
             type Error = Error;
 
+            #[track_caller]
             fn try_from(tensor: Tensor) -> Result<$number> {
                 tensor.item()
             }
@@ -187,6 +189,7 @@ macro_rules! vectors {
         impl<T: Element> TryFrom<&Tensor> for $vector {
             type Error = Error;
 
+            #[track_caller]
             fn try_from(tensor: &Tensor) -> Result<$vector> {
                 tensor.$read()
             }
@@ -196,6 +199,7 @@ macro_rules! vectors {
         impl<T: Element> TryFrom<Tensor> for $vector {
             type Error = Error;
 
+            #[track_caller]
             fn try_from(tensor: Tensor) -> Result<$vector> {
                 tensor.$read()
             }

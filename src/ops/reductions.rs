@@ -306,6 +306,7 @@ fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 /// Sum over dims after conversion to `dtype`. The elements are summed in that dtype, even if it is a narrow integer.
+#[track_caller]
 pub(crate) fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Sum, &[x], &fold_to(dims, keepdim, dtype))
 }

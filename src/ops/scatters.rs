@@ -59,6 +59,7 @@ impl Tensor {
     /// # Errors
     /// If the elements of `self` are not dense in memory, if `source` has other sizes than `sizes`, or if the numbers
     /// reach beyond the elements of `self`.
+    #[track_caller]
     pub fn as_strided_scatter(
         &self,
         source: &Tensor,

@@ -103,15 +103,14 @@ impl Tensor {
             let value = fp.expand(flat.sizes())?.add(flat.sub(&flat)?)?;
             return value.reshape(self.sizes());
         }
-        let left =
-            xp.searchsorted(&flat.detach()?, Side::Right)?.sub(1)?.clamp(Some(0.into()), Some((last - 1).into()))?;
+        let left = xp.searchsorted(&flat.detach()?, Side::Right)?.sub(1)?.clamp(0, last - 1)?;
         let right = left.add(1)?;
-        let at = |line: &Tensor, places: &Tensor| line.gather(0, places);
-        let (x0, y0) = (at(xp, &left)?, at(fp, &left)?);
-        let slope = at(fp, &right)?.sub(&y0)?.div(at(xp, &right)?.sub(&x0)?)?;
+        // Without closures, whose calls would stand in lines of this file.
+        let (x0, y0) = (xp.gather(0, &left)?, fp.gather(0, &left)?);
+        let slope = fp.gather(0, &right)?.sub(&y0)?.div(xp.gather(0, &right)?.sub(&x0)?)?;
         let inside = flat.sub(&x0)?.mul(&slope)?.add(&y0)?;
-        let end = |place: i64| Ok::<_, Error>((xp.select(0, place)?, fp.select(0, place)?));
-        let ((first_x, first_y), (last_x, last_y)) = (end(0)?, end(-1)?);
+        let (first_x, first_y) = (xp.select(0, 0)?, fp.select(0, 0)?);
+        let (last_x, last_y) = (xp.select(0, -1)?, fp.select(0, -1)?);
         let value = flat.lt(&first_x)?.where_(&first_y, &inside)?;
         flat.ge(&last_x)?.where_(&last_y, &value)?.reshape(self.sizes())
     }

@@ -7,6 +7,7 @@ use crate::formats::StateDict;
 use crate::ir::DType;
 use crate::nn::State;
 use crate::ops::stack;
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
@@ -18,7 +19,9 @@ fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
 ///
 /// # Errors
 /// If `most` is negative.
+#[track_caller]
 pub fn clip_grad_norm(parameters: &[Tensor], most: f64) -> Result<Tensor> {
+    let _place = stands_for();
     in_range("clip_grad_norm", "most", most, f64::INFINITY)?;
     let _unrecorded = no_grad();
     let gradients = gradients(parameters);
@@ -37,7 +40,9 @@ pub fn clip_grad_norm(parameters: &[Tensor], most: f64) -> Result<Tensor> {
 ///
 /// # Errors
 /// If `most` is negative.
+#[track_caller]
 pub fn clip_grad_value(parameters: &[Tensor], most: f64) -> Result<()> {
+    let _place = stands_for();
     in_range("clip_grad_value", "most", most, f64::INFINITY)?;
     let _unrecorded = no_grad();
     for gradient in gradients(parameters) {
@@ -59,6 +64,7 @@ impl Ema {
     ///
     /// # Errors
     /// If the decay is not between 0 and 1.
+    #[track_caller]
     pub fn new(parameters: Vec<Tensor>, decay: f64) -> Result<Ema> {
         in_range("Ema", "decay", decay, 1.0)?;
         let _unrecorded = no_grad();
@@ -70,7 +76,9 @@ impl Ema {
     ///
     /// # Errors
     /// Only errors of the writes.
+    #[track_caller]
     pub fn update(&self) -> Result<()> {
+        let _place = stands_for();
         let _unrecorded = no_grad();
         self.averages
             .iter()
@@ -82,7 +90,9 @@ impl Ema {
     ///
     /// # Errors
     /// If there is not enough memory. Parameters before the failing one are exchanged.
+    #[track_caller]
     pub fn swap(&self) -> Result<()> {
+        let _place = stands_for();
         let _unrecorded = no_grad();
         self.averages.iter().zip(&self.parameters).try_for_each(|(average, parameter)| {
             let kept = average.copy()?;
@@ -116,6 +126,7 @@ impl LossScaler {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[track_caller]
     pub fn new(scale: f64) -> Result<LossScaler> {
         let (scale, good_steps) = (Tensor::scalar(scale)?, Tensor::scalar(0.0f64)?);
         Ok(LossScaler { scale, good_steps, growth: 2.0, backoff: 0.5, interval: 2000 })
@@ -125,6 +136,7 @@ impl LossScaler {
     ///
     /// # Errors
     /// Only errors of the product.
+    #[track_caller]
     pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
         loss.mul(&self.scale)
     }
@@ -133,6 +145,7 @@ impl LossScaler {
     ///
     /// # Errors
     /// If it cannot be read.
+    #[track_caller]
     pub fn current(&self) -> Result<f64> {
         self.scale.item::<f64>()
     }
@@ -142,7 +155,9 @@ impl LossScaler {
     ///
     /// # Errors
     /// If the step fails.
+    #[track_caller]
     pub fn step(&self, optimizer: &Optimizer) -> Result<bool> {
+        let _place = stands_for();
         let _unrecorded = no_grad();
         let parameters: Vec<Tensor> = optimizer.parameters().cloned().collect();
         let gradients = gradients(&parameters);

@@ -10,6 +10,7 @@ use crate::formats::StateDict;
 use crate::ir::DType;
 use crate::nn::State;
 use crate::ops::cat;
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 
 /// The options of [`Lbfgs`]. Defaults are PyTorch's.
@@ -61,6 +62,7 @@ impl Lbfgs {
     ///
     /// # Errors
     /// If there are none, if dtypes differ, or if a number is out of its range.
+    #[track_caller]
     pub fn new(parameters: Vec<Tensor>, options: LbfgsOptions) -> Result<Lbfgs> {
         in_range("Lbfgs", "lr", options.lr, f64::INFINITY)?;
         let Some(first) = parameters.first() else {
@@ -72,6 +74,7 @@ impl Lbfgs {
                 "parameters have several dtypes or devices, or the history is 0; use one of each, and at least 1";
             return Err(Error::argument("Lbfgs", what));
         }
+        let _place = stands_for();
         let zeros = |sizes: &[usize]| Tensor::zeros(sizes, dtype)?.to_device(device);
         Ok(Lbfgs {
             differences: zeros(&[options.history, n])?,
@@ -88,7 +91,9 @@ impl Lbfgs {
     ///
     /// # Errors
     /// If `loss` fails. Parameters are then those of the last evaluation.
+    #[track_caller]
     pub fn step(&self, mut loss: impl FnMut() -> Result<Tensor>) -> Result<Tensor> {
+        let _place = stands_for();
         let first = loss()?;
         let mut value = first.item_as_f64()?;
         let mut gradient = self.flat_gradient()?;

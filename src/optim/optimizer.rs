@@ -5,6 +5,7 @@ use crate::compile::{Compiled, compile};
 use crate::error::{Error, Result};
 use crate::formats::StateDict;
 use crate::nn::{State, state};
+use crate::profile::stands_for;
 use crate::tensor::Tensor;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -84,6 +85,7 @@ impl Optimizer {
     /// # Errors
     /// If a number of the rule is out of its range, or if a parameter does not require gradients, is no leaf, is there
     /// twice, or does not fit the rule.
+    #[track_caller]
     pub fn new(rule: impl Rule + 'static, parameters: Vec<Tensor>) -> Result<Optimizer> {
         Optimizer::of(Vec::new()).with_group(rule, parameters)
     }
@@ -92,7 +94,9 @@ impl Optimizer {
     ///
     /// # Errors
     /// As for [`Optimizer::new`]. Also if the optimizer has made compiled steps.
+    #[track_caller]
     pub fn with_group(self, rule: impl Rule + 'static, parameters: Vec<Tensor>) -> Result<Optimizer> {
+        let _place = stands_for();
         let Optimizer { groups, update } = self;
         drop(update);
         let Some(mut groups) = Arc::into_inner(groups) else {
@@ -135,7 +139,9 @@ impl Optimizer {
     ///
     /// # Errors
     /// If a rule fails.
+    #[track_caller]
     pub fn step(&self) -> Result<()> {
+        let _place = stands_for();
         let gradients: Gradients = self.parameters().map(Tensor::grad).collect();
         if gradients.iter().all(Option::is_none) {
             return Ok(());
@@ -148,7 +154,9 @@ impl Optimizer {
     ///
     /// # Errors
     /// If a gradient cannot be cleared.
+    #[track_caller]
     pub fn zero_grad(&self) -> Result<()> {
+        let _place = stands_for();
         self.parameters().try_for_each(|parameter| parameter.set_grad(None))
     }
 
@@ -156,7 +164,9 @@ impl Optimizer {
     ///
     /// # Errors
     /// If the loss has no gradient, or as for [`Optimizer::step`].
+    #[track_caller]
     pub fn minimize(&self, loss: &Tensor) -> Result<Tensor> {
+        let _place = stands_for();
         loss.backward()?;
         self.step()?;
         self.zero_grad()?;
@@ -167,7 +177,9 @@ impl Optimizer {
     ///
     /// # Errors
     /// Only errors of the write.
+    #[track_caller]
     pub fn set_lr(&self, lr: f64) -> Result<()> {
+        let _place = stands_for();
         (0..self.groups.len()).try_for_each(|group| self.set_group_lr(group, lr))
     }
 
@@ -175,6 +187,7 @@ impl Optimizer {
     ///
     /// # Errors
     /// If there is no such group.
+    #[track_caller]
     pub fn set_group_lr(&self, group: usize, lr: f64) -> Result<()> {
         let none =
             || Error::argument("set_group_lr", format!("there are {} groups, and no {group}", self.groups.len()));
@@ -185,6 +198,7 @@ impl Optimizer {
     ///
     /// # Errors
     /// If there is no such group.
+    #[track_caller]
     pub fn lr(&self, group: usize) -> Result<f64> {
         let none = || Error::argument("lr", format!("there are {} groups, and no {group}", self.groups.len()));
         self.groups.get(group).ok_or_else(none)?.step.lr.item::<f64>()
@@ -215,6 +229,7 @@ impl Optimizer {
     /// # Errors
     /// If it is that of another optimizer: all names and sizes that do not fit are in one message. Nothing is written
     /// then.
+    #[track_caller]
     pub fn load_state_dict(&self, from: &StateDict) -> Result<()> {
         state::load("Optimizer::load_state_dict", &self.state_dict(), from)
     }

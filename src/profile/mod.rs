@@ -19,7 +19,7 @@ mod text;
 pub use place::{Place, at_line, scope};
 pub use report::{Event, EventKind, Kind, Memory, Moment, Profile, Row, TimedSpan};
 
-pub(crate) use place::{Located, locate, locate_in_file, place, place_key, stands_for};
+pub(crate) use place::{Located, locate, locate_in_file, place, place_key, stands_for, stands_for_maker};
 pub(crate) use recorder::{
     Conditions, MemorySample, Span, Subject, Work, begin, event, is_on, key_of, n_spans, open, uncounted,
 };

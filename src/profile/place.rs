@@ -154,13 +154,24 @@ fn of_user(name: &str) -> Arc<str> {
 }
 
 /// Says that calls of operators which the crate makes until the guard is dropped stand where the calling function is
-/// called.
+/// called. A call from the crate changes nothing, because a line of the user may be known from further out.
 #[track_caller]
 pub(crate) fn stands_for() -> StandsFor {
-    StandsFor { before: AROUND.replace(Some(Location::caller())), not_send: PhantomData }
+    let (location, before) = (Location::caller(), AROUND.get());
+    if !is_own(location.file()) {
+        AROUND.set(Some(location));
+    }
+    StandsFor { before, not_send: PhantomData }
 }
 
-/// Ends what [`stands_for`] said.
+/// Like [`stands_for`], with the line that made what is called now, unless another line is known.
+pub(crate) fn stands_for_maker(made: &'static Location<'static>) -> StandsFor {
+    let before = AROUND.get();
+    AROUND.set(before.or(Some(made)));
+    StandsFor { before, not_send: PhantomData }
+}
+
+/// Ends what [`stands_for`] or [`stands_for_maker`] said.
 pub(crate) struct StandsFor {
     before: Option<&'static Location<'static>>,
     not_send: PhantomData<*const ()>,
@@ -196,7 +207,10 @@ pub(crate) fn place_key() -> u64 {
         return 0;
     }
     let caller = CALL.try_with(|call| match call.borrow().as_ref().map(|call| &call.at) {
-        Some(Caller::Rust(location)) => std::ptr::from_ref(*location).addr() as u64,
+        Some(Caller::Rust(location)) => {
+            let location = AROUND.get().filter(|_| is_own(location.file())).unwrap_or(location);
+            std::ptr::from_ref(location).addr() as u64
+        }
         Some(Caller::File(file, line)) => super::recorder::key_of(file).wrapping_add(u64::from(*line)),
         None => 0,
     });

@@ -4,12 +4,14 @@
 //! tensors whose mapped dim is hidden, and every op works on all slices. [`super::batched`] says how.
 
 use crate::error::{Error, Result};
+use crate::profile::{stands_for, stands_for_maker};
 use crate::tensor::handle::Tensor;
 use crate::tensor::structure::Flat;
 use crate::transforms::batched::{Session, enter, move_dim};
 use crate::transforms::function::{Function, Inputs};
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 pub use crate::transforms::batched::Randomness;
 pub use crate::transforms::batched::slow_calls;
@@ -75,6 +77,7 @@ pub struct Vmap<F, A> {
     in_dims: MapDims,
     out_dims: MapDims,
     randomness: Randomness,
+    made: &'static Location<'static>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -92,9 +95,17 @@ pub struct Vmap<F, A> {
 /// # Ok(())
 /// # }
 /// ```
+#[track_caller]
 pub fn vmap<A, F: Function<A>>(function: F) -> Vmap<F, A> {
     let (in_dims, out_dims) = (MapDims::All(Some(0)), MapDims::All(Some(0)));
-    Vmap { function, in_dims, out_dims, randomness: Randomness::Error, arguments: PhantomData }
+    Vmap {
+        function,
+        in_dims,
+        out_dims,
+        randomness: Randomness::Error,
+        made: Location::caller(),
+        arguments: PhantomData,
+    }
 }
 
 impl<F, A> Vmap<F, A> {
@@ -125,7 +136,9 @@ impl<A, F: Function<A>> Vmap<F, A> {
     /// # Errors
     /// If no argument is mapped, if a mapped argument is a plain number or has no such dim, or if the sizes of mapped
     /// dims differ. If the function fails: reading a mapped value is an error too.
+    #[track_caller]
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
+        let _place = stands_for();
         self.apply(&inputs.into_parts()?)
     }
 }
@@ -134,6 +147,7 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
     type Output = F::Output;
 
     fn apply(&self, parts: &Flat) -> Result<F::Output> {
+        let _place = stands_for_maker(self.made);
         crate::dispatch::load()?;
         let inputs = &parts.tensors;
         let in_dims = self.in_dims.for_each("in_dims", inputs.len())?;

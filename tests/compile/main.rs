@@ -9,6 +9,7 @@ mod error_places;
 mod explain;
 mod functions;
 mod minimize;
+mod own_lines;
 mod places;
 mod profile;
 #[path = "../common/unplaced.rs"]

@@ -8,6 +8,7 @@ use crate::func::control::traced::{
     Gradients, Traced, example, not_again, reason_to_run, recorded_gradients, traced, traced_gradients, zeros,
 };
 use crate::ir::{DType, TensorType};
+use crate::profile::stands_for;
 use crate::runtime::Array;
 use crate::tensor::structure::{Flat, Words};
 use crate::tensor::{Tensor, TensorStruct};
@@ -41,6 +42,7 @@ use std::sync::Arc;
 /// # Errors
 /// If the predicate is no bool tensor of one element. If the branches return other types where both are recorded. If a
 /// branch fails.
+#[track_caller]
 pub fn cond<I, R, T, E>(predicate: &Tensor, then: T, otherwise: E, inputs: &I) -> Result<R>
 where
     I: TensorStruct,
@@ -48,6 +50,7 @@ where
     T: Fn(&I) -> Result<R>,
     E: Fn(&I) -> Result<R>,
 {
+    let _place = stands_for();
     let then = |inputs: Flat| Ok(Flat::of(&then(&of_parts(OP, inputs)?)?));
     let otherwise = |inputs: Flat| Ok(Flat::of(&otherwise(&of_parts(OP, inputs)?)?));
     of_parts(OP, Cond { predicate, branches: [&then, &otherwise], inputs: Flat::of(inputs) }.run()?)

@@ -8,6 +8,7 @@ use crate::func::control::scan_backward::{LoopBackward, call};
 use crate::func::control::traced::{Function, Gradients, Traced, example, reason_to_run, traced, traced_gradients};
 use crate::ir::TensorType;
 use crate::ops::joins::stack;
+use crate::profile::stands_for;
 use crate::tensor::structure::{Flat, Tensors, Words};
 use crate::tensor::{Tensor, TensorStruct};
 use crate::transforms::batched::{Level, level_of, move_dim};
@@ -45,6 +46,7 @@ use std::sync::{Arc, OnceLock};
 /// # Errors
 /// If `xs` has no tensors, or first dims of different sizes. If a step changes the structure, a shape or a dtype of the
 /// carry, or returns results of other types than the first step. If the function fails.
+#[track_caller]
 pub fn scan<C, X, Y, F>(function: F, init: &C, xs: &X) -> Result<(C, Y)>
 where
     C: TensorStruct,
@@ -52,6 +54,7 @@ where
     Y: TensorStruct,
     F: Fn(&C, &X) -> Result<(C, Y)>,
 {
+    let _place = stands_for();
     let (init, xs) = (Flat::of(init), Flat::of(xs));
     let length = length_of(&xs.tensors)?;
     let step = |carry: Flat, x: Flat| {
@@ -77,12 +80,14 @@ where
 ///
 /// # Errors
 /// As for [`scan`].
+#[track_caller]
 pub fn scan_times<C, Y, F>(function: F, init: &C, length: usize) -> Result<(C, Y)>
 where
     C: TensorStruct,
     Y: TensorStruct,
     F: Fn(&C) -> Result<(C, Y)>,
 {
+    let _place = stands_for();
     let step = |carry: Flat, _: Flat| {
         let (carry, y) = function(&of_parts("scan_times", carry)?)?;
         Ok((Flat::of(&carry), Flat::of(&y)))
@@ -107,11 +112,13 @@ where
 ///
 /// # Errors
 /// As for [`scan`].
+#[track_caller]
 pub fn fori_loop<C, F>(range: Range<i64>, function: F, init: &C) -> Result<C>
 where
     C: TensorStruct,
     F: Fn(&Tensor, &C) -> Result<C>,
 {
+    let _place = stands_for();
     let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
     let numbers = Tensor::arange(range.start, range.start.saturating_add(length as i64), 1)?;
     let step = |carry: Flat, mut x: Flat| {

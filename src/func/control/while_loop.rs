@@ -7,6 +7,7 @@ use crate::func::control::repeated::in_step;
 use crate::func::control::subprogram::{Subprogram, fitted, is_true, refitted, results_of};
 use crate::func::control::traced::{Function, Traced, example, reason_to_run, traced};
 use crate::ir::{DType, TensorType};
+use crate::profile::stands_for;
 use crate::runtime::Array;
 use crate::tensor::structure::Flat;
 use crate::tensor::{Tensor, TensorStruct};
@@ -38,12 +39,14 @@ use std::sync::Arc;
 /// # Errors
 /// If the loop takes more steps than its limit. If the condition is no bool tensor of one element. If a step changes
 /// the structure, a shape or a dtype of the carry. If a function fails.
+#[track_caller]
 pub fn while_loop<C, P, F>(condition: P, body: F, init: &C, limit: impl Into<Option<usize>>) -> Result<C>
 where
     C: TensorStruct,
     P: Fn(&C) -> Result<Tensor>,
     F: Fn(&C) -> Result<C>,
 {
+    let _place = stands_for();
     let condition = |carry: Flat| condition(&of_parts(OP, carry)?);
     let body = |carry: Flat| Ok(Flat::of(&body(&of_parts(OP, carry)?)?));
     of_parts(OP, While { condition: &condition, body: &body, init: Flat::of(init), limit: limit.into() }.run()?)

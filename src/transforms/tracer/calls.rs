@@ -20,7 +20,7 @@ use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Result};
 use crate::ir::{NodeKind, TensorType};
-use crate::profile::place;
+use crate::profile::{locate, place};
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::each;
 use crate::transforms::tracer::deferred;
@@ -95,6 +95,7 @@ pub(crate) fn call_callee(
     }
     let strides = operands.iter().map(|operand| operand.strides().into()).collect();
     let recorded = with_recording(|recording| {
+        let _place = locate(None);
         recording.graph.set_place(place());
         let reads = operands.iter().map(|operand| recording.node(operand)).collect::<Result<Vec<_>>>()?;
         recording.note_call(OpaqueCall::of_callee(callee.clone(), (reads, strides), types))

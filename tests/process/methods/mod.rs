@@ -8,7 +8,8 @@ mod table;
 use crate::alone::has_run_alone;
 use opfuse::dispatch::modes::{Mode, Next, push_mode};
 use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, KeySet, Library, Operator, Stack};
-use opfuse::{Device, Error, Result, Tensor};
+use opfuse::profile::Kind;
+use opfuse::{Device, Error, Result, Tensor, profile};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -200,6 +201,22 @@ fn a_wrapper_below_autograd_sees_every_method_or_its_parts() {
     for (method, seen, result) in seen_by_wrappers(DispatchKey::Python) {
         if seen.len() != 1 || result.is_ok() {
             failures.push(format!("{} is seen as {seen:?}: {result:?}", method.name));
+        }
+    }
+    assert_none(&failures);
+}
+
+#[test]
+fn every_method_stands_where_the_program_calls_it() {
+    let mut failures = Vec::new();
+    for method in methods().chain(FACTORIES) {
+        // Some calls fail, because numbers do not fit; their place is noted before.
+        let (_, profile) = profile(|| (method.call)(&|tensor| tensor)).expect("this thread is not profiled yet");
+        for row in profile.of_kind(Kind::Operator) {
+            let file = row.place.as_ref().map_or("", |place| &place.file);
+            if !file.ends_with("methods/table.rs") {
+                failures.push(format!("{}: {} stands at {:?}", method.name, row.name, row.place));
+            }
         }
     }
     assert_none(&failures);
