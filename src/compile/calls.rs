@@ -148,6 +148,8 @@ impl Calls {
             results: called.call.types().to_vec(),
             place: called.call.place.clone(),
             reason: called.call.reason().into(),
+            ops: called.call.body().ops,
+            kernels: called.call.body().kernels,
             before: Box::new(called.stage.explain()),
         };
         self.calls.iter().map(report).collect()

@@ -61,6 +61,8 @@ fn call(call: &CallReport) -> Json {
         ("results", list(&call.results, |ty| text(ty))),
         ("place", option(call.place.as_ref(), place)),
         ("reason", reason(&call.reason)),
+        ("ops", count(call.ops)),
+        ("kernels", count(call.kernels)),
         ("before", Json::Object(report(&call.before))),
     ])
 }

@@ -83,8 +83,8 @@ pub struct Explain {
     /// How many plain numbers of structures are inputs, because they changed from call to call. Each call with new ones
     /// traces the function, and compiles nothing.
     pub changing_numbers: usize,
-    /// The calls of operators that no graph describes, in order. The numbers above do not include what runs before
-    /// them.
+    /// The calls of operators that no graph describes, of loops and of branches, in order. The numbers above include
+    /// neither what runs before them nor their bodies.
     pub calls: Vec<CallReport>,
     /// The segments of a function that runs in several, in the order in which the last call first ran them. Then counts
     /// and bytes above are those of that call, and lists above are empty: each segment has its own. A function that
@@ -97,7 +97,7 @@ pub struct Explain {
     pub backward: Option<Box<Explain>>,
 }
 
-/// A call of an operator from outside between two stages of a compiled function.
+/// A call of an operator from outside, of a loop or of a branch, between two stages of a compiled function.
 #[derive(Debug, Clone)]
 pub struct CallReport {
     /// The operator.
@@ -108,6 +108,10 @@ pub struct CallReport {
     pub place: Option<Place>,
     /// Why it is a call of its own.
     pub reason: Reason,
+    /// How many ops the bodies of a loop or branch have, each body once. An operator shows none.
+    pub ops: usize,
+    /// How many kernels these ops are.
+    pub kernels: usize,
     /// The report of what is computed for it.
     pub before: Box<Explain>,
 }

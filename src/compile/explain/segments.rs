@@ -1,6 +1,6 @@
 //! The report of a function that runs in several segments: a report of each, and what ended it.
 
-use super::{Explain, counted};
+use super::{CallReport, Explain, counted};
 use crate::transforms::tracer::SegmentEnd;
 use std::fmt;
 use std::time::Duration;
@@ -55,9 +55,13 @@ impl Explain {
         })
     }
 
-    /// What runs, in one line: `5 ops in 2 kernels`.
+    /// What runs, in one line: `5 ops in 2 kernels`, or `5 ops in 2 kernels in the body of scan`.
     pub(super) fn totals(&self) -> String {
-        let totals = format!("{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"));
+        let own = (self.kernels_before > 0).then(|| in_kernels(self.kernels_before, self.kernels_after));
+        let bodies = self.calls.iter().filter(|call| call.kernels > 0);
+        let bodies = bodies.map(|call| format!("{} in the body of {}", call.body(), call.operator));
+        let parts: Vec<String> = own.into_iter().chain(bodies).collect();
+        let totals = if parts.is_empty() { in_kernels(0, self.kernels_after) } else { parts.join(", ") };
         match self.segments.len() {
             0 => totals,
             segments if self.other_segments == 0 => format!("{}: {totals}", counted(segments, "segment")),
@@ -67,6 +71,17 @@ impl Explain {
             }
         }
     }
+}
+
+impl CallReport {
+    /// What its bodies compute: `5 ops in 2 kernels`.
+    pub(super) fn body(&self) -> String {
+        in_kernels(self.ops, self.kernels)
+    }
+}
+
+fn in_kernels(ops: usize, kernels: usize) -> String {
+    format!("{} in {}", counted(ops, "op"), counted(kernels, "kernel"))
 }
 
 impl fmt::Display for SegmentEnd {

@@ -81,6 +81,9 @@ impl fmt::Display for CallReport {
         if let Some(place) = &self.place {
             write!(f, " at {place}")?;
         }
+        if self.kernels > 0 {
+            write!(f, ", with {} in its body", self.body())?;
+        }
         writeln!(f, ": {}\nhint: {}", self.reason, self.reason.hint())?;
         match self.before.groups.is_empty() {
             true => Ok(()),

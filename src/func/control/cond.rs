@@ -12,7 +12,7 @@ use crate::profile::stands_for;
 use crate::runtime::Array;
 use crate::tensor::structure::{Flat, Words};
 use crate::tensor::{Tensor, TensorStruct};
-use crate::transforms::tracer::{Callee, call_callee, is_tracing};
+use crate::transforms::tracer::{BodySize, Callee, call_callee, is_tracing};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
@@ -268,6 +268,10 @@ impl Callee for Branch {
         let Some(other) = (other as &dyn Any).downcast_ref::<Branch>() else { return false };
         self.subprograms.iter().zip(&other.subprograms).all(|(one, other)| one.is_same(other))
             && (&self.reads, &self.gives, &self.types) == (&other.reads, &other.gives, &other.types)
+    }
+
+    fn body(&self) -> BodySize {
+        self.subprograms.iter().map(|subprogram| subprogram.size).sum()
     }
 }
 

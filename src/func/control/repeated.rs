@@ -6,7 +6,7 @@ use crate::func::control::subprogram::{Subprogram, fitted, refitted, results_of}
 use crate::ir::{Layout, TensorType};
 use crate::runtime::Array;
 use crate::tensor::Tensor;
-use crate::transforms::tracer::Callee;
+use crate::transforms::tracer::{BodySize, Callee};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
@@ -150,6 +150,10 @@ impl Callee for Repeated {
             && (self.n_carry, self.length) == (other.n_carry, other.length)
             && self.xs == other.xs
             && (self.is_reversed, self.keeps_carries) == (other.is_reversed, other.keeps_carries)
+    }
+
+    fn body(&self) -> BodySize {
+        self.subprogram.size
     }
 }
 

@@ -8,13 +8,14 @@ use crate::debug;
 use crate::device::{Device, Shared};
 use crate::eager::{self, Argument};
 use crate::error::Result;
-use crate::fusion::{Options, plan};
+use crate::fusion::role::{Role, role};
+use crate::fusion::{Options, StepKind, plan};
 use crate::ir::passes::{StageInput, Target, passes_for, stages};
 use crate::ir::{Attr, Attrs, Graph, Op, TensorType};
 use crate::lru::Lru;
 use crate::runtime::{Array, Executable};
 use crate::tensor::Tensor;
-use crate::transforms::tracer::{OpaqueCall, Subgraph, SubgraphInput};
+use crate::transforms::tracer::{BodySize, OpaqueCall, Subgraph, SubgraphInput};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,8 @@ pub(super) struct Subprogram {
     /// What runs before each call, and the call.
     before: Vec<(Executable, Vec<StageInput>, OpaqueCall)>,
     last: Executable,
+    /// What all of it computes.
+    pub(super) size: BodySize,
     /// The carried values that the last executable takes after the inputs of the graph.
     carried: Vec<usize>,
     others: Vec<SubgraphInput>,
@@ -68,8 +71,15 @@ impl Subprogram {
         let reads: Vec<_> = calls.iter().map(|call| call.reads.clone()).collect();
         let cut = stages(&graph, &reads)?;
         let before = cut.before.into_iter().zip(calls);
-        let before = before.map(|(stage, call)| Ok((executable(&stage.graph)?, stage.inputs, call)));
+        let mut size = BodySize::default();
+        let before = before.map(|(stage, call)| {
+            let (executable, own) = executable(&stage.graph)?;
+            size = size + own + call.body();
+            Ok((executable, stage.inputs, call))
+        });
         let before = before.collect::<Result<_>>()?;
+        let (last, own) = executable(&cut.last)?;
+        size = size + own;
         let ty = |id: &crate::ir::NodeId| graph[*id].ty.clone();
         let n_given = graph.inputs().len() - others.len();
         let is_result = |at: usize| at >= n_given && matches!(others[at - n_given], SubgraphInput::Result { .. });
@@ -77,7 +87,7 @@ impl Subprogram {
         let inputs = inputs.collect();
         let dense = |id: &crate::ir::NodeId| TensorType::contiguous(graph[*id].ty.dtype, &graph[*id].ty.sizes);
         let results = graph.outputs()[..n_results].iter().map(dense).collect();
-        Ok(Subprogram { last: executable(&cut.last)?, carried: cut.carried, before, others, inputs, results, graph })
+        Ok(Subprogram { last, size, carried: cut.carried, before, others, inputs, results, graph })
     }
 
     /// Whether both compute the same.
@@ -145,12 +155,18 @@ impl Subprogram {
     }
 }
 
-/// The executable of a graph on the CPU.
-fn executable(graph: &Graph) -> Result<Executable> {
+/// The executable of a graph on the CPU, and what it computes.
+fn executable(graph: &Graph) -> Result<(Executable, BodySize)> {
     let planned =
         passes_for(Target::Cpu).try_fold(Cow::Borrowed(graph), |graph, pass| (pass.run)(&graph).map(Cow::Owned))?;
     let tier = debug::forced_tier().and_then(Tier::from_name);
-    Executable::build(&planned, &plan(&planned, &Options::default()), tier)
+    let plan = plan(&planned, &Options::default());
+    let is_computed = |node| matches!(role(&planned, node), Role::Loop | Role::Product | Role::Parts | Role::Routine);
+    let size = BodySize {
+        ops: planned.nodes().filter(|&(node, _)| is_computed(node)).count(),
+        kernels: plan.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count(),
+    };
+    Ok((Executable::build(&planned, &plan, tier)?, size))
 }
 
 /// An array of this type with the same elements: itself, or a copy.

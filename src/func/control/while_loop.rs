@@ -11,7 +11,7 @@ use crate::profile::stands_for;
 use crate::runtime::Array;
 use crate::tensor::structure::Flat;
 use crate::tensor::{Tensor, TensorStruct};
-use crate::transforms::tracer::{Callee, call_callee};
+use crate::transforms::tracer::{BodySize, Callee, call_callee};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -197,5 +197,9 @@ impl Callee for Repeats {
         self.condition.is_same(&other.condition)
             && self.body.is_same(&other.body)
             && (self.n_carry, self.n_asked, self.limit) == (other.n_carry, other.n_asked, other.limit)
+    }
+
+    fn body(&self) -> BodySize {
+        self.condition.size + self.body.size
     }
 }

@@ -65,7 +65,7 @@ pub(crate) use gradients::{on_gradient, on_hooks, on_older_call, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use made::is_alone;
 pub(crate) use opaque_call::Callee;
-pub use opaque_call::OpaqueCall;
+pub use opaque_call::{BodySize, OpaqueCall};
 pub(crate) use outside::{has, memory_start, on_history, on_reached, on_requires_grad, on_wanted, relates};
 pub use recording::Reads;
 use recording::Recording;

@@ -11,6 +11,8 @@ use crate::profile::{Place, place};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::iter::Sum;
+use std::ops::Add;
 use std::sync::{Arc, OnceLock};
 
 /// Code that a graph calls and does not see into, such as a loop with its compiled body.
@@ -26,6 +28,32 @@ pub(crate) trait Callee: Any + Send + Sync {
 
     /// Whether the other one computes the same.
     fn is_same(&self, other: &dyn Callee) -> bool;
+
+    /// What its bodies compute, each once.
+    fn body(&self) -> BodySize;
+}
+
+/// How much a compiled body computes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BodySize {
+    /// How many ops it has.
+    pub ops: usize,
+    /// How many kernels these are.
+    pub kernels: usize,
+}
+
+impl Add for BodySize {
+    type Output = BodySize;
+
+    fn add(self, other: BodySize) -> BodySize {
+        BodySize { ops: self.ops + other.ops, kernels: self.kernels + other.kernels }
+    }
+}
+
+impl Sum for BodySize {
+    fn sum<I: Iterator<Item = BodySize>>(all: I) -> BodySize {
+        all.fold(BodySize::default(), Add::add)
+    }
 }
 
 /// What is called.
@@ -93,6 +121,14 @@ impl OpaqueCall {
         match &self.called {
             Called::Operator(..) => NotCaptured::OpaqueCall { op },
             Called::Callee(_) => NotCaptured::ControlFlow { op },
+        }
+    }
+
+    /// What the bodies of a loop or branch compute, each once. Nothing sees into an operator.
+    pub fn body(&self) -> BodySize {
+        match &self.called {
+            Called::Operator(..) => BodySize::default(),
+            Called::Callee(callee) => callee.body(),
         }
     }
 

@@ -4,6 +4,7 @@ use super::functions::{block, reports};
 use crate::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
 use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
+use opfuse::func::{cond, fori_loop, scan_times};
 use opfuse::internals::fusion::{MERGES, PARTITION, When};
 use opfuse::internals::ir::passes::{Target, passes_for};
 use opfuse::ir::{DType, Op, TensorType};
@@ -164,5 +165,35 @@ fn counted_calls_do_what_calls_do() -> Result<()> {
     let outside = Tensor::from_slice(&[1i64, 9, 1], &[3])?;
     let [call, counted] = [pick.call((&x, &outside)).err(), pick.call_counted((&x, &outside)).err()];
     assert_eq!(call.map(|error| error.to_string()), counted.map(|error| error.to_string()));
+    Ok(())
+}
+
+#[test]
+fn bodies_of_loops_and_branches_are_counted() -> Result<()> {
+    let decay = |x: &Tensor| -> Result<Tensor> { x.sin()?.mul(0.5) };
+    let alone = compile(move |x: &Tensor| fori_loop(0..5, |_, c: &Tensor| decay(c), x));
+    alone.call(&ramp(&[3]))?;
+    let explain = alone.explain();
+    let [call] = &explain.calls[..] else { panic!("{explain}") };
+    assert_eq!((call.ops, call.kernels), (2, 1), "{explain}");
+    let text = explain.to_string();
+    assert!(text.starts_with("2 ops in 1 kernel in the body of fori_loop\n"), "{text}");
+    assert!(text.contains("report.rs") && text.contains(", with 2 ops in 1 kernel in its body: "), "{text}");
+    assert!(explain.to_json().contains("\"ops\": 2"), "{}", explain.to_json());
+    // A loop with a loop and a branch in it, and work of the function itself.
+    let nested = compile(move |x: &Tensor| {
+        let step = |c: &Tensor| {
+            let inner = scan_times(|c: &Tensor| Ok((decay(c)?, c.clone())), c, 2)?.0;
+            let chosen = cond(&inner.sum_all()?.gt(0.0)?, |c: &Tensor| decay(c), |c: &Tensor| c.neg(), &inner)?;
+            Ok((chosen.clone(), chosen))
+        };
+        scan_times(step, x, 3)?.0.exp()
+    });
+    nested.call(&ramp(&[3]))?;
+    let explain = nested.explain();
+    // Two of the inner loop, three of both branches, a sum and a comparison.
+    assert_eq!(explain.calls[0].ops, 7, "{explain}");
+    let text = explain.to_string();
+    assert!(text.starts_with("1 op in 1 kernel, 7 ops in ") && text.contains(" in the body of scan_times\n"), "{text}");
     Ok(())
 }
