@@ -92,6 +92,15 @@ NotCaptured {
     }
         "recorded_for_gradients" => "{op} is recorded for gradients";
         "call it with `no_grad` if its gradients are not needed";
+    /// Gradients flow through a loop whose number of steps is not known.
+    GradientsOfOpenLoop {
+        /// The loop.
+        op: Box<str>,
+    }
+        "gradients_of_open_loop" =>
+        "gradients flow through {op}, whose number of steps is not known, so it runs step by step";
+        "call `fori_loop` or `scan` with the most steps that it may take, and keep a carry that is done with `where_`; \
+         or call it with `no_grad`";
     /// Gradients flow to an input of a function that runs in segments.
     SegmentsNeedGradients
         "segments_need_gradients" =>

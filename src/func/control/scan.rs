@@ -24,7 +24,8 @@ use std::sync::{Arc, OnceLock};
 /// A function that only computes is called a few times on tensors without values, and not once per step: it is recorded
 /// and compiled once. In a compiled function the loop is one step of the program, which compiles as fast for 2000 steps
 /// as for two. The values are those of a plain loop, bit by bit. A function that does more, such as reading or writing
-/// a tensor, runs step by step.
+/// a tensor, runs step by step. So does one that draws random numbers: each step draws others. Numbers that are drawn
+/// for all steps before the loop, as `xs`, do not hinder it.
 ///
 /// Gradients flow to `init`, to `xs` and to captured tensors. The backward pass computes each step anew from its carry,
 /// so the forward pass keeps the carries alone.

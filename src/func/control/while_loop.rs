@@ -1,7 +1,7 @@
 //! Loops that go on as long as a condition of the carry holds.
 
 use crate::autograd::is_grad_enabled;
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::func::control::carry::{check_carry, dense_type, note, of_parts, plain_numbers_as_tensors};
 use crate::func::control::repeated::in_step;
 use crate::func::control::subprogram::{Subprogram, fitted, is_true, refitted, results_of};
@@ -11,7 +11,7 @@ use crate::profile::stands_for;
 use crate::runtime::Array;
 use crate::tensor::structure::Flat;
 use crate::tensor::{Tensor, TensorStruct};
-use crate::transforms::tracer::{BodySize, Callee, call_callee};
+use crate::transforms::tracer::{BodySize, Callee, call_callee, on_break};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// With a limit the loop ends with an error where it would take more steps. The carry keeps its structure, shapes and
 /// dtypes. Functions that only compute are recorded once, and compiled once, as in [`scan`](super::scan). Where
 /// gradients are wanted, the loop runs step by step, so gradients flow through the steps that were made; inside a
-/// compiled function that is a graph break.
+/// compiled function that is a graph break. [`fori_loop`](super::fori_loop) and `scan`, whose number of steps is known,
+/// have compiled gradients: give them the most steps, and keep a carry that is done with `where_`.
 ///
 /// ```
 /// use opfuse::{Result, Tensor, func::while_loop};
@@ -78,7 +79,7 @@ impl While<'_> {
             }
             Err(reason) => {
                 note(OP, &reason);
-                self.run_plainly()
+                self.run_plainly(&reason)
             }
         }
     }
@@ -106,17 +107,21 @@ impl While<'_> {
         let Traced { subprogram: body, captured: used } = body;
         let operands: Vec<Tensor> = self.init.tensors.iter().chain(&asked).chain(&used).cloned().collect();
         if is_grad_enabled() && operands.iter().any(Tensor::requires_grad) {
-            return Ok(Err(crate::error::NotCaptured::RecordedForGradients { op: OP.into() }.into()));
+            return Ok(Err(NotCaptured::GradientsOfOpenLoop { op: OP.into() }.into()));
         }
         let (n_carry, n_asked, limit) = (given.len(), asked.len(), self.limit);
         Ok(Ok((Repeats { condition, body, n_carry, n_asked, limit }, operands)))
     }
 
-    fn run_plainly(&self) -> Result<Flat> {
+    fn run_plainly(&self, why: &Reason) -> Result<Flat> {
         let mut carry = self.init.clone();
         for step in 0.. {
             let goes_on = (self.condition)(carry.clone()).map_err(|error| in_step(error, OP, step))?;
             check_condition(&goes_on)?;
+            if matches!(why, Reason::NotCaptured(_)) {
+                // The read would break a trace for a reason that says less.
+                on_break(OP, why)?;
+            }
             if !goes_on.item::<bool>()? {
                 break;
             }

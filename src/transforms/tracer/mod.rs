@@ -28,6 +28,7 @@ use crate::ops::draws;
 use crate::ops::element::number_of;
 use crate::ops::mutation::check_target;
 use crate::ops::random::key_of;
+use crate::profile::locate;
 use crate::tensor::handle::Tensor;
 use crate::transforms::function::TensorRefs;
 use smallvec::SmallVec;
@@ -456,6 +457,33 @@ fn opaque(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCapture
         return Err(Error::NotImplemented { op: operator.name().to_string(), what: reason.to_string() });
     }
     operator.redispatch_boxed(below, stack)
+}
+
+/// Called before a function does what breaks a trace, for a reason that says more than what it does.
+///
+/// # Errors
+/// If breaks are errors, or if a deferred call fails.
+pub(crate) fn on_break(op: &str, reason: &Reason) -> Result<()> {
+    if !is_tracing() {
+        return Ok(());
+    }
+    let reads = with_recording(|recording| {
+        if recording.may_be_trace() || recording.reads == Reads::Error {
+            recording.give_up(reason.clone());
+        }
+        recording.reads
+    });
+    match reads {
+        Some(Reads::GraphBreak) if is_deferred() => {
+            let _place = locate(None);
+            deferred::flush(Some(reason.clone()))
+        }
+        Some(Reads::Error) => {
+            let refused = "the break policy is BreakPolicy::Error";
+            Err(Error::argument(op, format!("{reason}, and {refused}; {}", reason.hint())))
+        }
+        Some(Reads::GraphBreak) | None => Ok(()),
+    }
 }
 
 /// Called before the value of a tensor is read. A trace ends here, because it cannot follow the value.

@@ -3,7 +3,7 @@
 mod corners;
 
 use opfuse::autograd::{GradOptions, grad, gradcheck};
-use opfuse::compile::{CompileOptions, Determinism};
+use opfuse::compile::{BreakPolicy, CompileOptions, Determinism};
 use opfuse::func::{self, cond, fori_loop, jacrev, scan, scan_times, while_loop};
 use opfuse::internals::codegen::tier::Tier;
 use opfuse::{DType, Error, Result, Tensor, TensorStruct, compile, compile_with, stack, vmap};
@@ -467,6 +467,28 @@ fn a_body_that_does_more_runs_step_by_step() -> Result<()> {
     // Each step draws other numbers.
     let (_, noise) = scan_times(|c: &Tensor| Ok((c.clone(), c.rand_like()?)), &x, 2)?;
     assert_ne!(bits(&noise.select(0, 0)?), bits(&noise.select(0, 1)?));
+    let draws = compile(|x: &Tensor| Ok(scan_times(|c: &Tensor| Ok((c.clone(), c.rand_like()?)), x, 2)?.1));
+    let (one, other) = (draws.call(&x)?, draws.call(&x)?);
+    let rows = [one.select(0, 0)?, one.select(0, 1)?, other.select(0, 0)?, other.select(0, 1)?];
+    let different: std::collections::HashSet<_> = rows.iter().map(bits).collect();
+    assert_eq!(different.len(), 4);
+    Ok(())
+}
+
+#[test]
+fn gradients_of_while_loops_say_what_to_use_instead() -> Result<()> {
+    let loss = |x: &Tensor| while_loop(|y: &Tensor| y.sum_all()?.lt(9.0), |y: &Tensor| y * x, x, 50)?.sum_all();
+    let x = ramp(&[3], 2.0)?.abs()?.add(1.5)?;
+    let slope = func::grad(loss).call(&x)?;
+    let f = compile(move |x: &Tensor| func::grad(loss).call(x));
+    assert_eq!(bits(&f.call(&x)?), bits(&slope));
+    let breaks = f.breaks();
+    let is_it = |reason: &opfuse::Reason| reason.to_string().contains("gradients flow through while_loop");
+    assert!(breaks.iter().any(|one| is_it(&one.reason) && one.reason.hint().contains("`fori_loop`")), "{breaks:?}");
+    let options = CompileOptions { breaks: BreakPolicy::Error, ..CompileOptions::default() };
+    let refused = compile_with(move |x: &Tensor| func::grad(loss).call(x), options).call(&x);
+    let refused = refused.expect_err("it breaks").to_string();
+    assert!(refused.contains("while_loop") && refused.contains("`fori_loop` or `scan`"), "{refused}");
     Ok(())
 }
 
