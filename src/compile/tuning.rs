@@ -3,7 +3,8 @@
 //! The cost model may be wrong about a machine. With [`Tuning::Measured`](super::Tuning), the third run of a graph is
 //! measured: its plan, and the same plan with every group split, run alternately on the inputs of that call. Each
 //! kernel is timed. A group that is slower than its parts is split for good, with [`Reason::MeasuredSlower`]. All plans
-//! give the same bits.
+//! give the same bits. Then the kernels of the plan that stays are timed, and reports name those that the model is wrong
+//! about.
 
 use super::explain::{Explain, Measured};
 use super::options::{CompileOptions, Tuning};
@@ -33,6 +34,9 @@ const BUDGET: Duration = Duration::from_millis(20);
 const MIN_RUNS: u32 = 5;
 /// The parts must be faster by one part in this many, because less may be noise.
 const MARGIN: u32 = 16;
+/// The time to measure the kernels of the plan that stays, and the minimum number of runs.
+const REPORT_BUDGET: Duration = Duration::from_millis(5);
+const REPORT_RUNS: u32 = 3;
 /// A group may be split, and then its parts.
 const MAX_ROUNDS: usize = 2;
 
@@ -159,6 +163,15 @@ impl Tuned {
             self.measured.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         let _ = self.better.set(better.map(Box::new));
+        let start = Instant::now();
+        for run in 0.. {
+            if run >= REPORT_RUNS && start.elapsed() > REPORT_BUDGET {
+                break;
+            }
+            // The call itself returns the error.
+            let Ok(times) = self.built().executable.run_timed(inputs) else { break };
+            times.into_iter().enumerate().for_each(|(kernel, time)| self.note(kernel, time));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod hoisting;
 mod horizontal;
 #[path = "../common/legality.rs"]
 mod legality;
+mod modelled_times;
 mod partition_properties;
 mod regrouped;
 mod sizes;

@@ -152,7 +152,8 @@ pub struct Group {
     pub operations: f64,
     /// The time on one thread, by the cost model.
     pub modelled_time: Duration,
-    /// What it took in profiles, on the threads that it runs on. `None` if the function was not profiled.
+    /// What it took in profiles, on the threads that it runs on, or when [`Tuning::Measured`](crate::compile::Tuning)
+    /// measured the function. `None` otherwise.
     pub measured: Option<Measured>,
     /// The time that its code took to compile, in this or an earlier call.
     pub compile_time: Duration,
@@ -160,7 +161,22 @@ pub struct Group {
     pub code: String,
 }
 
-/// What a kernel took in profiles.
+impl Group {
+    /// How many times longer than modelled the fastest call took, if the model is wrong about it by more than 2. `None`
+    /// if the function was neither profiled nor measured.
+    ///
+    /// The model counts one thread, so a kernel on several may be slower than it seems.
+    pub fn times_slower(&self) -> Option<f64> {
+        let measured = self.measured?.least.saturating_sub(CLOCK);
+        let times = measured.as_secs_f64() / self.modelled_time.as_secs_f64().max(1e-9);
+        Some(times).filter(|&times| times > 2.0)
+    }
+}
+
+/// About what it takes to look at the clock twice.
+const CLOCK: Duration = Duration::from_nanos(100);
+
+/// What a kernel took in profiles, or when the function was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
     /// How often it was timed.

@@ -48,6 +48,9 @@ impl fmt::Display for Explain {
             write!(f, ": ")?;
             let lines = self.lines(group);
             writeln!(f, "{}{}{lines}", self.calls(group), if lines.is_empty() { "" } else { " at " })?;
+            if let Some(times) = group.times_slower() {
+                writeln!(f, "  slow: {times:.1} times as long as modelled; compile::calibrate measures this machine")?;
+            }
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;
             }

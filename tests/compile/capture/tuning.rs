@@ -46,6 +46,27 @@ fn a_group_that_is_slower_than_its_parts_is_split() -> Result<()> {
 }
 
 #[test]
+fn kernels_that_the_model_is_wrong_about_are_reported() -> Result<()> {
+    let x = ramp(&[96, 96]);
+    let mut options = CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() };
+    // No machine is as fast as that.
+    options.fusion.rates =
+        Rates { launch: 1, bandwidth: [u32::MAX; 4], plain: u32::MAX, functions: u32::MAX, ..Rates::BUILT_IN };
+    let f = compile_with(|x: &Tensor| x.tanh()?.exp(), options);
+    for _ in 0..2 {
+        f.call(&x)?;
+        assert!(f.explain().groups[0].measured.is_none(), "the third call measures");
+    }
+    assert!(bits(&f.call(&x)?) == bits(&x.tanh()?.exp()?));
+    let explain = f.explain();
+    let (group, text) = (&explain.groups[0], explain.to_string());
+    let times = group.times_slower().expect("it took longer");
+    assert!(times > 2.0 && group.measured.is_some_and(|measured| measured.calls >= 3), "{explain}");
+    assert!(text.contains(&format!("slow: {times:.1} times as long as modelled")), "{text}");
+    Ok(())
+}
+
+#[test]
 fn the_model_does_not_compute_an_expensive_value_twice() -> Result<()> {
     let x = ramp(&[96, 96]);
     let modelled = compile_with(repeated, CompileOptions::default());
