@@ -103,6 +103,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/moves.rs",
     "codegen/vm/narrow.rs",
     "codegen/vm/operations.rs",
+    "codegen/vm/picking.rs",
     "codegen/vm/program.rs",
     "codegen/vm/routine.rs",
     "codegen/vm/steps.rs",

@@ -19,6 +19,7 @@ pub(super) mod narrow;
 mod nodes;
 mod operations;
 mod pairs;
+mod picking;
 mod plan;
 mod program;
 mod routine;

@@ -12,6 +12,7 @@ use super::isa::Isa;
 use super::merged::Merged;
 use super::narrow::Narrow;
 use super::nodes::Nodes;
+use super::picking::Picking;
 use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
 use crate::codegen::fold::FoldValue;
@@ -56,6 +57,8 @@ pub struct VmProgram {
     direct: Option<Direct>,
     /// The copy that the kernel is.
     copying: Option<Copying>,
+    /// The copy of elements at indices that the kernel is.
+    picking: Option<Picking>,
     /// The steps of the kernel, if it computes in whole numbers of one or two bytes.
     narrow: Option<Narrow>,
     splits: bool,
@@ -97,6 +100,7 @@ impl VmProgram {
         let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
         let crosswise = Crosswise::of(kernel, lanes).filter(|_| is_strided);
         let copying = Copying::of(isa, kernel, lanes);
+        let picking = Picking::of(kernel, lanes);
         let narrow = Narrow::of(isa, kernel, lanes);
         Ok(VmProgram {
             lanes,
@@ -105,6 +109,7 @@ impl VmProgram {
             recomputing,
             direct,
             copying,
+            picking,
             narrow,
             splits,
             is_strided,
@@ -151,6 +156,10 @@ impl VmProgram {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
         // SAFETY: passed on from the caller.
         if self.copying.as_ref().is_some_and(|copying| unsafe { copying.run(geometry, pointers, part) }) {
+            return;
+        }
+        // SAFETY: passed on from the caller.
+        if self.picking.as_ref().is_some_and(|picking| unsafe { picking.run(geometry, pointers, part, faults) }) {
             return;
         }
         // SAFETY: passed on from the caller.
