@@ -3,8 +3,8 @@
 //! The cost model may be wrong about a machine. With [`Tuning::Measured`](super::Tuning), the third run of a graph is
 //! measured: its plan, and the same plan with every group split, run alternately on the inputs of that call. Each
 //! kernel is timed. A group that is slower than its parts is split for good, with [`Reason::MeasuredSlower`]. All plans
-//! give the same bits. Then the kernels of the plan that stays are timed, and reports name those that the model is wrong
-//! about.
+//! give the same bits. Then the kernels of the plan that stays are timed, and reports name those that the model is
+//! wrong about.
 
 use super::explain::{Explain, Measured};
 use super::options::{CompileOptions, Tuning};

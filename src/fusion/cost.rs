@@ -87,7 +87,10 @@ impl<'g> CostModel<'g> {
     /// Like [`CostModel::kernel`], with some values hoisted.
     fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
         let running = self.moving_all(region).max(self.rates.computing(self.work(region, hoisted)));
-        f64::from(self.rates.launch) + running + starts::calls(region) + starts::rows(region)
+        let mut gathers = region.values.iter().filter(|(_, value)| matches!(value, Value::Gather(..)));
+        // Those in a prologue have a kernel of their own.
+        let picks = gathers.any(|(id, _)| !hoisted.is_some_and(|hoisted| hoisted.contains(id)));
+        f64::from(self.rates.launch) + running + starts::calls(region) + starts::rows(region, picks)
     }
 
     /// The time to move what a kernel reads and writes, each element once. Elements of walks with another cache line

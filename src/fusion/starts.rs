@@ -32,9 +32,10 @@ fn first_of_run<'w, W: Iterator<Item = &'w Walk>>(loops: &[usize], walks: impl F
 
 /// How long machine code takes to start the rows of a kernel: runs of neighbours, or folded rows. Short ones are
 /// transposed in vectors instead.
-pub(super) fn rows(region: &Region) -> Nanos {
+///
+/// `picks` tells that elements are read at indices.
+pub(super) fn rows(region: &Region, picks: bool) -> Nanos {
     if !region.has_folds() {
-        let picks = region.values.entities().any(|value| matches!(value, Value::Gather(..)));
         return runs(region).0 as Nanos * if picks { GATHERED_RUN } else { PLAIN_RUN };
     }
     if goes_along_rows(region) {
@@ -90,11 +91,12 @@ fn is_one_matrix(region: &Region) -> bool {
         // The loop that runs fastest comes first.
         let sizes = region.rows.iter().rev().chain(&region.inner);
         let mut expected = 1;
-        sizes.zip(rows.iter().rev().chain(inner)).all(|(&size, &stride)| {
+        let is_dense = sizes.zip(rows.iter().rev().chain(inner)).all(|(&size, &stride)| {
             let holds = stride == expected;
             expected = size.saturating_mul(expected);
             holds
-        })
+        });
+        is_dense || walk.strides.iter().all(|&stride| stride == 0)
     };
     region.inner.len() == 1 && region.loads.entities().all(follows)
 }
@@ -115,7 +117,7 @@ fn is_one_sweep(region: &Region) -> bool {
 }
 
 /// How long machine code takes to start a row in blocks of rows.
-const ROW_START: Nanos = 20.0;
+const ROW_START: Nanos = 7.0;
 /// Rows of fewer elements are short.
 const SHORT_ROW: usize = 8;
 /// How long machine code takes to start a run of neighbours without a fold, and one whose elements are at indices.
@@ -128,7 +130,7 @@ const TRANSPOSED: Nanos = 0.1;
 /// How long the vm takes to start an instruction along rows, and for an element at an index in a fold; and machine code
 /// to start a run of rows (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
 const CALL: Nanos = 15.0;
-const GATHER: Nanos = 4.0;
+const GATHER: Nanos = 1.0;
 const RUN: Nanos = 2.0;
 /// The inner elements that one instruction of the vm takes, if memory allows.
 const MERGED: usize = 32;

@@ -1,5 +1,5 @@
-//! Work: how long the instructions per element of a node take, from its scalar body. Those of routines are counted whole
-//! in [`super::routines`].
+//! Work: how long the instructions per element of a node take, from its scalar body. Those of routines are counted as a
+//! whole in [`super::routines`].
 
 use super::weights;
 use crate::ir::scalar::{Body, Kind, Ty};
@@ -27,8 +27,8 @@ impl Work {
         Work { plain: additions, ..Work::default() }
     }
 
-    /// The work of an element that is read from memory, or written to it. If it `is_strided`, the next one is not beside
-    /// it, so elements are gathered or transposed on their way.
+    /// The work of an element that is read from memory, or written to it. If it `is_strided`, the next one is not
+    /// beside it, so elements are gathered or transposed on their way.
     pub(super) fn moving(dtype: DType, is_strided: bool) -> Work {
         Work::plain(weights::conversion(dtype) + if is_strided { STRIDED * width(dtype) } else { 0.0 })
     }

@@ -6,7 +6,10 @@ use opfuse::{DType, Result, Tensor, compile};
 /// Elements that are all different, as far as the dtype has so many.
 fn numbered(sizes: &[usize], dtype: DType) -> Result<Tensor> {
     let n = sizes.iter().product::<usize>() as i64;
-    Tensor::arange(0, n, 1)?.remainder(251)?.reshape(sizes)?.to_dtype(dtype)
+    Tensor::arange(0, n, 1)?
+        .remainder(251)?
+        .reshape(sizes.iter().map(|&size| size as i64).collect::<Vec<i64>>())?
+        .to_dtype(dtype)
 }
 
 /// The elements of `x`, read one by one.
@@ -65,7 +68,7 @@ fn elements_at_indices_are_copied() -> Result<()> {
         for [rows, columns] in [[1, 1], [5, 8], [300, 8], [40, 65], [2, 3000]] {
             let whole = numbered(&[rows, columns + 1], dtype)?;
             let at = Tensor::arange(0, (rows * columns) as i64, 1)?.mul(7)?.remainder(columns as i64)?;
-            let at = at.reshape([rows, columns])?;
+            let at = at.reshape([rows as i64, columns as i64])?;
             for x in [whole.narrow(1, 1, columns)?, whole.t()?.contiguous()?.t()?.narrow(1, 0, columns)?] {
                 let elements = x.to_dtype(DType::F64)?.contiguous()?.to_vec::<f64>()?;
                 let places = at.to_vec::<i64>()?.into_iter().enumerate();

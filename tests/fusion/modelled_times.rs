@@ -1,5 +1,5 @@
-//! Modelled times beside measured ones: the cost model with its built-in rates stays near what kernels took on a machine
-//! of these rates (`cargo bench --bench cost_model`, `docs/benchmarks/cost_model.md`).
+//! Modelled times beside measured ones: the cost model with its built-in rates stays near what kernels took on a
+//! machine of these rates (`cargo bench --bench cost_model`, `docs/benchmarks/cost_model.md`).
 
 use crate::values::uniform;
 use opfuse::internals::fusion::{Options, Rates};

@@ -1,7 +1,7 @@
 //! Kernels that only copy elements at indices, such as values by the order that a sort found: no tiles, no conversions.
 //!
-//! Elements are moved as bytes, so every dtype of a size has the same routine. Machine code gathers four and eight bytes
-//! by itself; what is left to the vm are narrow elements, and processors without such instructions.
+//! Elements are moved as bytes, so every dtype of a size has the same routine. Machine code gathers four and eight
+//! bytes by itself. What is left to the vm are narrow elements, and processors without such instructions.
 //! `cargo bench --bench cost_model -- sort cummax` measures it.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory")]
