@@ -38,6 +38,16 @@ def test_compile_keeps_bits_and_structure():
     assert fast.counts()["captures"] >= 3
 
 
+def test_minimize_compares_with_eager_calls():
+    parameters, x = sample()
+    fast = opfuse.compile(layer)
+    with pytest.raises(opfuse.Error, match="call the function first"):
+        fast.minimize(parameters, x, scale=1.0)
+    fast(parameters, x, scale=1.0)
+    assert fast.minimize(parameters, x, scale=1.0) is None
+    assert fast.explain().peak_bytes > 0
+
+
 def test_profile_says_what_a_function_runs():
     parameters, x = sample()
     fast = opfuse.compile(layer)
