@@ -128,9 +128,9 @@ fn main() -> ExitCode {
     }
     report.verdict(call_cost);
     let folder = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
-    let files = [("fusion_bench.md", report.markdown), ("fusion.svg", chart::svg(&report.bars))];
+    let files = [("fusion_bench.md", Ok(report.markdown)), ("fusion.svg", chart::svg(&report.bars))];
     for (name, text) in files {
-        match std::fs::write(format!("{folder}/{name}"), text) {
+        match text.and_then(|text| Ok(std::fs::write(format!("{folder}/{name}"), text)?)) {
             Ok(()) => println!("written: {folder}/{name}"),
             Err(error) => println!("{folder}/{name} could not be written: {error}"),
         }
