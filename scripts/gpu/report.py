@@ -3,20 +3,21 @@
 
     scripts/gpu/report.py RESULTS.json [MORE.json ...]
 
-Several files are parts of one run; results of later files replace those of earlier ones. Needs Python alone.
+Several files are parts of one run; results of later files replace those of earlier ones. Needs Python alone, and for
+gpu.svg the program `chart`: `cargo build --release -p opfuse-peers --bin chart`.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
-from math import log
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "driver" if (HERE / "driver").is_dir() else HERE.parents[1] / "benches" / "peers" / "driver"))
 
-from chart import STYLE, line, text  # noqa: E402
+from chart import bar, drawn  # noqa: E402
 
 PEERS = [
     "opfuse-compile", "opfuse-fast", "opfuse-own", "opfuse-wgmma", "opfuse-cublaslt", "opfuse-eager",
@@ -271,35 +272,32 @@ Operands that a cache could hold are used in turns.
 """
 
 
-def svg(results):
+def svg(results, target):
     """How many times as fast as torch.compile each workload is, on a logarithmic axis."""
     ratios = {key: value for key, value in against_torch(results).items() if value}
-    left, right, step, top, low, high = 330, 900, 17, 60, 0.25, 8.0
-    across = lambda value: left + (right - left) * log(min(max(value, low), high) / low) / log(high / low)
-    bottom = top + step * len(ratios)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="960" height="{bottom + 20}" viewBox="0 0 960 {bottom + 20}">',
-        f"<style>{STYLE}</style>",
-        text(12, 26, "opfuse compiled, times as fast as torch.compile", size=17),
+    names = [key.partition(" ")[::2] for key in ratios]
+    lines = [
+        ("title", "opfuse beside torch.compile on a GPU"),
+        ("series", "compiled"),
+        ("slower", "slower"),
+        ("panel", "times as fast as torch.compile"),
     ]
-    for tick in (0.25, 0.5, 1, 2, 4, 8):
-        x = across(tick)
-        parts += [line("one" if tick == 1 else "grid", x, top - 8, x, bottom), text(x - 8, top - 14, f"{tick:g}", "quiet")]
-    for place, (key, value) in enumerate(ratios.items()):
-        y, x1, x2 = top + step * place, *sorted((across(1.0), across(value)))
-        kind = "t2" if value >= 1 else "behind"
-        parts += [text(12, y + 10, key), f'<rect class="{kind}" x="{x1:.1f}" y="{y}" width="{x2 - x1:.1f}" height="11"/>']
-        parts.append(text(right + 6, y + 10, f"{value:.2f}", "quiet"))
-    return "\n".join([*parts, "</svg>\n"])
+    for (name, what), value in zip(names, ratios.values()):
+        lines += [("row", name, what), bar(0, 0, value)]
+    return drawn(lines, target)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+")
     parser.add_argument("--docs", type=Path, default=Path("docs/benchmarks"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    parser.add_argument("--target", type=Path, default=target, help="folder of the program that draws the chart")
     options = parser.parse_args()
     results = merged(options.results)
-    for name, written in {"gpu.md": markdown(results), "gpu.svg": svg(results)}.items():
+    for name, written in {"gpu.md": markdown(results), "gpu.svg": svg(results, options.target)}.items():
+        if written is None:
+            continue
         (options.docs / name).write_text(written)
         print(f"written: {options.docs / name}")
 

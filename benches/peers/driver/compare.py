@@ -5,7 +5,8 @@ each time, so that disturbances of the machine hit all of them. A figure is the 
 much the processors did for others meanwhile is watched; a chunk that was disturbed is run again, three times at most.
 
 A row is always measured with all peers, so what is kept of it comes from one run; `--peers` prints and keeps nothing.
-Needs Python alone. `scripts/peers.sh` builds the programs and calls this with what it was given.
+Needs Python alone, and the program `chart` for the picture. `scripts/peers.sh` builds the programs and calls this
+with what it was given.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def main():
         for peer, reason in absent.items():
             print(f"{peer} skipped: {reason}")
     if not options.peers:
-        write(options.docs, state)
+        write(options, state)
     left = [f"{row}/{threads}" for threads in options.threads for row in options.rows]
     left = [key for key in left if key not in state["rows"]]
     if left and not options.peers and not options.report:
@@ -184,13 +185,19 @@ def line(key, results):
     return f"{key}: {', '.join(cells)}"
 
 
-def write(docs, state):
+def write(options, state):
     rooflines = {int(threads): Roofline.of(found) for threads, found in state["roofline"].items()}
     rows = table.rows(state["rows"], rooflines)
-    files = {"peers.md": table.markdown(rows, rooflines, state["versions"]), "peers.svg": chart.svg(rows)}
+    files = {
+        "peers.md": table.markdown(rows, rooflines, state["versions"]),
+        "peers.svg": chart.svg(rows, options.target),
+    }
     for name, text in files.items():
-        (docs / name).write_text(text)
-        print(f"written: {docs / name}")
+        if text is None:
+            print(f"left as it was: {options.docs / name}")
+            continue
+        (options.docs / name).write_text(text)
+        print(f"written: {options.docs / name}")
 
 
 if __name__ == "__main__":
