@@ -52,7 +52,7 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
     };
     // A copy of what has the right strides already is none.
     let own = eliminate_dead(&simplify(&eliminate_common(&decompose(&own)?)));
-    let executable = Arc::new(build(device, own, arrays.iter().copied())?);
+    let executable = Arc::new(build(device, own)?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -62,14 +62,14 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
     executable.run(&arrays)
 }
 
-/// The executable of a graph on the CPU, for arrays of its inputs' types.
+/// The executable of a graph on the CPU.
 ///
 /// # Errors
 /// If the graph cannot be lowered.
-pub fn executable(graph: &Graph, arrays: &[&Array]) -> Result<Executable> {
+pub fn executable(graph: &Graph) -> Result<Executable> {
     let graph =
         passes_for(Target::Cpu).try_fold(Cow::Borrowed(graph), |graph, pass| (pass.run)(&graph).map(Cow::Owned));
-    build(None, graph?.into_owned(), arrays.iter().copied())
+    build(None, graph?.into_owned())
 }
 
 /// The graph for inputs with other strides.

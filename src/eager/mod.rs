@@ -244,8 +244,7 @@ fn executable_of(
         return Ok(executable);
     }
     let graph = graph_of(op, arguments, attrs, target)?;
-    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
-    let executable = Arc::new(build(device, graph, arrays)?);
+    let executable = Arc::new(build(device, graph)?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -255,13 +254,20 @@ fn executable_of(
     Ok(executable)
 }
 
-/// Elements of an operand from which a call is worth machine code. Below, the vm runs it without delay.
+/// Elements of an operand or a result from which a call is worth machine code. Below, the vm runs it without delay.
 const LARGE: usize = 1 << 14;
+/// The same, where results have rows of fewer than [`SHORT_ROW`] elements: the vm takes each row by itself.
+const LARGE_OF_SHORT_ROWS: usize = 1 << 10;
+const SHORT_ROW: usize = 16;
 
-/// The tier for a single call on operands of these sizes; `None` lets each kernel choose.
-fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier> {
-    let most = arrays.into_iter().map(|array| array.layout.numel()).max().unwrap_or(0);
-    (most < LARGE).then_some(Tier::Vm)
+/// The tier for a single call; `None` lets each kernel choose. Results count too, because outer operations have small
+/// operands.
+fn tier_at_once(graph: &Graph) -> Option<Tier> {
+    let values = || graph.inputs().iter().chain(graph.outputs()).map(|&node| &graph[node].ty);
+    let most = values().map(TensorType::numel).max().unwrap_or(0);
+    let is_short = graph.outputs().iter().any(|&node| graph[node].ty.sizes.last().is_some_and(|&row| row < SHORT_ROW));
+    let large = if is_short { LARGE_OF_SHORT_ROWS } else { LARGE };
+    (most < large).then_some(Tier::Vm)
 }
 
 /// Whether a graph computes one op. The kernels of more, as those of a convolution, may each be worth machine code: a
@@ -270,10 +276,10 @@ fn is_one_step(graph: &Graph) -> bool {
     graph.nodes().filter(|(_, node)| node.op().is_some_and(|op| !op.is_view())).count() <= 1
 }
 
-/// Builds the executable of a graph for arrays of these sizes, on a GPU if one is given.
-fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
+/// Builds the executable of a graph, on a GPU if one is given.
+fn build(device: Option<Device>, graph: Graph) -> Result<Executable> {
     let Some(device) = device else {
-        let tier = if is_one_step(&graph) { tier_at_once(arrays) } else { None };
+        let tier = if is_one_step(&graph) { tier_at_once(&graph) } else { None };
         return Executable::build(&graph, &plan(&graph, &Options::default()), tier);
     };
     let graph = narrow_products(&copy_windows(&graph)?);
@@ -307,4 +313,30 @@ fn graph_of(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&
     }
     graph.set_outputs(vec![output]);
     decompose(&graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DType;
+    use smallvec::smallvec;
+
+    #[test]
+    fn large_results_of_small_operands_are_worth_machine_code() -> Result<()> {
+        for (rows, columns, expected) in [
+            // An outer difference of points, whose rows are short.
+            (64, 3, None),
+            (8, 3, Some(Tier::Vm)),
+            (64, 32, None),
+            (16, 32, Some(Tier::Vm)),
+        ] {
+            let mut graph = Graph::new();
+            let operands = [[rows, 1, columns], [1, rows, columns]];
+            let inputs = operands.map(|sizes| graph.input(TensorType::contiguous(DType::F32, &sizes)));
+            let result = graph.add(Op::Sub, &inputs, smallvec![Attr::int(1)])?;
+            graph.set_outputs(vec![result]);
+            assert_eq!(tier_at_once(&graph), expected, "{rows} x {rows} x {columns}");
+        }
+        Ok(())
+    }
 }

@@ -235,7 +235,8 @@ impl<'g> CostModel<'g> {
     }
 
     /// The arithmetic operations of a node, and how long one thread takes for them. Prims and functions count once per
-    /// element, and a multiplication with an addition twice. Routines have no arithmetic operations, but take their time.
+    /// element, and a multiplication with an addition twice. Routines have no arithmetic operations, but take their
+    /// time.
     pub fn arithmetic(&self, node: NodeId) -> (f64, Nanos) {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return (0.0, 0.0) };

@@ -62,7 +62,7 @@ fn run(operator: &Operator, kernel: &Kernel, stack: &Stack) -> Option<Stack> {
             return None;
         }
         Some(Known::Seen) => {
-            let program = captured(operator, stack, &tensors, &arrays).map(Rc::new);
+            let program = captured(operator, stack, &tensors).map(Rc::new);
             kernel.note_whole(program.is_some());
             remember(&key, program.clone().map_or(Known::InParts, Known::Whole));
             program?
@@ -95,7 +95,7 @@ fn remember(key: &[u64], what: Known) {
 }
 
 /// The program of a call, if it is a function of its tensors.
-fn captured(operator: &Operator, stack: &Stack, tensors: &[&Tensor], arrays: &[&Array]) -> Option<Program> {
+fn captured(operator: &Operator, stack: &Stack, tensors: &[&Tensor]) -> Option<Program> {
     let inputs: Vec<Tensor> = tensors.iter().map(|&tensor| tensor.clone()).collect();
     let call = |handles: &[Tensor]| {
         let mut stack = stack.clone();
@@ -111,7 +111,7 @@ fn captured(operator: &Operator, stack: &Stack, tensors: &[&Tensor], arrays: &[&
     if !made.iter().all(is_new) || !is_function(&trace) {
         return None;
     }
-    let executable = eager::executable(&trace.graph, arrays).ok()?;
+    let executable = eager::executable(&trace.graph).ok()?;
     Some(Program { executable, conditions: trace.conditions })
 }
 
