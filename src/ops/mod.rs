@@ -3,8 +3,8 @@
 //! A subject's file holds its operators: the methods with their in-place forms, the schemas and decompositions of
 //! composites ([`composite`]), and the structures of optional arguments. The op table in `ir` holds schema, scalar body
 //! and derivative of all other operators. Methods of rows without arguments come from the table (`methods`). The
-//! operators `x_`, `x.out` and `x_copy` follow from `x` (`written_forms`, `view_forms`). `autograd` alone records
-//! gradients.
+//! operators `x_`, `x.out` and `x_copy` follow from `x` (`written_forms`, `view_forms`). Methods of operators without a
+//! static find them by name (`named`). `autograd` alone records gradients.
 //!
 //! Other files hold what calls operators: Rust's `+` and `-` (`rust_operators`), subscripts (`subscript`), text
 //! (`format`), and conversions from and to Rust values (`element`, `from_rust`, `memory`).
@@ -62,6 +62,12 @@ pub(crate) mod memory_formats;
 pub(crate) mod methods;
 pub(crate) mod multinomial;
 pub(crate) mod mutation;
+mod named;
+mod named_elements;
+mod named_factories;
+mod named_layers;
+mod named_matrices;
+mod named_parts;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub(crate) mod nn;

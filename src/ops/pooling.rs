@@ -142,6 +142,16 @@ impl Tensor {
         options.call(&MAX_POOL[0], self, kernel.into())
     }
 
+    /// Like [`Tensor::max_pool1d`], and also returns the index (i64) of each maximum in its line. See
+    /// [`Tensor::max_pool2d_with_indices`].
+    ///
+    /// # Errors
+    /// If the dtype is bool, or if the rank or a number does not fit.
+    #[track_caller]
+    pub fn max_pool1d_with_indices(&self, kernel: impl Into<Dims>, options: &MaxPool) -> Result<(Tensor, Tensor)> {
+        options.call(&MAX_POOL_WITH_INDICES[0], self, kernel.into())
+    }
+
     /// The maximum of each window of the last two dims. NaN is the greatest. The input is `(N, C, H, W)` or `(C, H,
     /// W)`. `H` and `W` change like `L` in [`Tensor::max_pool1d`]. The dtype is kept.
     ///

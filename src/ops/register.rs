@@ -2,7 +2,7 @@
 //!
 //! A composite is registered with its ATen schema and a decomposition (`CompositeImplicitAutograd`). Boxed callers and
 //! out-of-tree code find it by name, and every key sees its parts. Inside the crate every operator is called by its
-//! handle, and never looked up by name.
+//! handle. Only `named` looks it up, once.
 
 use crate::dispatch::builtins::Builtins;
 use crate::dispatch::kernel::Kernel;

@@ -3,13 +3,15 @@
 //! Kernels are registered for all operators of that name, by turns as backend kernels and as decompositions. They note
 //! that they ran and fail, so that nothing else can be mistaken for them.
 
+mod forms;
 mod table;
 
 use crate::alone::has_run_alone;
+use forms::{FACTORY_FORMS, Form, OF_ONE, OF_TWO, ON_ONE, OTHER_FORMS};
 use opfuse::dispatch::modes::{Mode, Next, push_mode};
-use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, KeySet, Library, Operator, Stack};
+use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, KeySet, Library, Operator, Stack, Value};
 use opfuse::profile::Kind;
-use opfuse::{Device, Error, Result, Tensor, profile};
+use opfuse::{DType, Device, Error, Result, Tensor, profile};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -33,8 +35,18 @@ fn noting(seen: &Seen) -> Kernel {
     Kernel::boxed(move |operator: &Operator, _: KeySet, _: &mut Stack| Err(note(&seen, operator)))
 }
 
+/// The methods of operators that are found by name, with a tensor argument.
+fn forms() -> impl Iterator<Item = &'static Form> {
+    [ON_ONE, OF_ONE, OF_TWO, OTHER_FORMS].into_iter().flatten()
+}
+
 fn methods() -> impl Iterator<Item = &'static Method> {
-    REGULAR.iter().chain(OTHERS)
+    REGULAR.iter().chain(OTHERS).chain(forms().map(|form| &form.method))
+}
+
+/// Methods without a tensor argument.
+fn factories() -> impl Iterator<Item = &'static Method> {
+    FACTORIES.iter().chain(FACTORY_FORMS.iter().map(|form| &form.method))
 }
 
 /// What failed, as one text.
@@ -72,7 +84,7 @@ fn a_kernel_from_outside_sees_every_method_that_is_named_after_its_operator() {
     let as_it_is: Wrap<'_> = &|tensor| tensor;
     let backends = [DispatchKey::CPU, DispatchKey::CompositeExplicitAutograd];
     let mut failures = Vec::new();
-    for method in methods().chain(FACTORIES) {
+    for method in methods().chain(factories()) {
         let mut keys: Vec<&[DispatchKey]> = vec![&backends];
         if is_composite(method.operator) {
             keys.push(&[DispatchKey::CompositeImplicitAutograd, DispatchKey::CPU]);
@@ -147,7 +159,7 @@ impl Mode for Noting {
 #[test]
 fn a_mode_sees_every_method_under_the_name_of_its_operator() {
     let mut failures = Vec::new();
-    for method in methods().chain(FACTORIES) {
+    for method in methods().chain(factories()) {
         let seen = Seen::default();
         let result = {
             let _mode = push_mode(Arc::new(Noting(Arc::clone(&seen))));
@@ -209,12 +221,12 @@ fn a_wrapper_below_autograd_sees_every_method_or_its_parts() {
 #[test]
 fn every_method_stands_where_the_program_calls_it() {
     let mut failures = Vec::new();
-    for method in methods().chain(FACTORIES) {
+    for method in methods().chain(factories()) {
         // Some calls fail, because numbers do not fit; their place is noted before.
         let (_, profile) = profile(|| (method.call)(&|tensor| tensor)).expect("this thread is not profiled yet");
         for row in profile.of_kind(Kind::Operator) {
             let file = row.place.as_ref().map_or("", |place| &place.file);
-            if !file.ends_with("methods/table.rs") {
+            if !["methods/table.rs", "methods/forms.rs"].iter().any(|table| file.ends_with(table)) {
                 failures.push(format!("{}: {} stands at {:?}", method.name, row.name, row.place));
             }
         }
@@ -251,12 +263,12 @@ fn the_table_has_every_method_that_is_named_after_an_operator() {
         .iter()
         .filter_map(|name| name.name.strip_prefix("aten::").map(str::to_string))
         .collect();
-    let known: BTreeSet<&str> = methods().chain(FACTORIES).map(|method| method.name).collect();
+    let known: BTreeSet<&str> = methods().chain(factories()).map(|method| method.name).collect();
     let names = names_in_sources();
     assert!(names.len() > 200, "only {} names were found", names.len());
     let missing: Vec<&String> =
         names.iter().filter(|name| operators.contains(*name) && !known.contains(&***name)).collect();
-    assert!(missing.is_empty(), "{missing:?} are not in tests/process/methods/table.rs");
+    assert!(missing.is_empty(), "{missing:?} are in no table of tests/process/methods");
 }
 
 /// Operators of this interface that a Rust program would look for by name have a method, except those listed here.
@@ -268,10 +280,62 @@ fn operators_without_a_method_are_those_that_are_listed() {
         .filter_map(|name| name.name.strip_prefix("aten::").map(str::to_string))
         .filter(|name| !name.starts_with('_'))
         .collect();
-    let called: BTreeSet<&str> = methods().chain(FACTORIES).map(|method| method.operator).collect();
+    let called: BTreeSet<&str> = methods().chain(factories()).map(|method| method.operator).collect();
     let names = names_in_sources();
     let missing: Vec<&String> =
         operators.iter().filter(|name| !called.contains(&***name) && !names.contains(*name)).collect();
-    let listed: Vec<&str> = include_str!("without.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    // They are listed by reason.
+    let lines = include_str!("without.txt").lines();
+    let mut listed: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    listed.sort_unstable();
     assert_eq!(missing, listed);
+}
+
+/// Dtype, sizes, strides and bits of the elements.
+type Shown = (DType, Vec<usize>, Vec<usize>, Vec<u64>);
+
+/// What is equal where the tensors are, bit by bit. Contents of a tensor that was only allocated are left out.
+fn shown(operator: &str, tensor: &Tensor) -> Result<Shown> {
+    let (dtype, sizes, strides) = (tensor.dtype(), tensor.sizes().to_vec(), tensor.strides().to_vec());
+    let numbers = match operator.contains("empty") {
+        true => Vec::new(),
+        false => {
+            let plain = if dtype.is_complex() { tensor.view_as_real()? } else { tensor.clone() };
+            plain.to_dtype(DType::F64)?.to_vec::<f64>()?
+        }
+    };
+    Ok((dtype, sizes, strides, numbers.into_iter().map(f64::to_bits).collect()))
+}
+
+/// The tensors that the dispatcher gives for the arguments of a form.
+fn dispatched(form: &Form) -> Result<Vec<Tensor>> {
+    let dot = if form.overload.is_empty() { "" } else { "." };
+    let operator = Dispatcher::global().lookup(&format!("aten::{}{dot}{}", form.method.operator, form.overload))?;
+    let parameters = operator.schema().map_or(&[][..], |schema| &schema.arguments);
+    let mut positional = Vec::new();
+    let mut named = Vec::new();
+    for (parameter, value) in parameters.iter().zip((form.arguments)()) {
+        match parameter.kwarg_only {
+            true => named.push((&*parameter.name, value)),
+            false => positional.push(value),
+        }
+    }
+    let mut results = operator.invoke(positional, named)?;
+    Ok(results.iter_mut().flat_map(Value::tensors_mut).map(|tensor| tensor.clone()).collect())
+}
+
+#[test]
+fn a_form_gives_what_the_dispatcher_gives() {
+    let mut failures = Vec::new();
+    for form in forms().chain(FACTORY_FORMS) {
+        let Method { name, operator, .. } = form.method;
+        let shown = |tensors: Vec<Tensor>| tensors.iter().map(|tensor| shown(operator, tensor)).collect();
+        let ours: Result<Vec<_>> = (form.result)().and_then(shown);
+        let theirs: Result<Vec<_>> = dispatched(form).and_then(shown);
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) if ours == theirs && !ours.is_empty() => {}
+            (ours, theirs) => failures.push(format!("{name} gives {ours:?}, {operator} {theirs:?}")),
+        }
+    }
+    assert_none(&failures);
 }

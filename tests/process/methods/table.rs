@@ -20,16 +20,16 @@ pub(super) struct Method {
 }
 
 /// A 3 by 4 tensor of numbers between 0 and 1. Making it calls no operator.
-fn x() -> Tensor {
+pub(super) fn x() -> Tensor {
     let numbers: Vec<f32> = (1..13).map(|number| number as f32 / 13.0).collect();
     Tensor::from_slice(&numbers, &[3, 4]).expect("12 numbers")
 }
 
-fn square() -> Tensor {
+pub(super) fn square() -> Tensor {
     Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).expect("4 numbers")
 }
 
-fn line() -> Tensor {
+pub(super) fn line() -> Tensor {
     Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[4]).expect("4 numbers")
 }
 
@@ -37,24 +37,24 @@ fn one() -> Tensor {
     Tensor::from_slice(&[1.0f32], &[]).expect("1 number")
 }
 
-fn batch(sizes: &[usize]) -> Tensor {
+pub(super) fn batch(sizes: &[usize]) -> Tensor {
     let numbers: Vec<f32> = (0..sizes.iter().product()).map(|number: usize| number as f32).collect();
     Tensor::from_slice(&numbers, sizes).expect("as many")
 }
 
-fn pivots() -> Tensor {
+pub(super) fn pivots() -> Tensor {
     Tensor::from_slice(&[1i32, 2], &[2]).expect("a line")
 }
 
-fn ints(numbers: &[i64]) -> Tensor {
+pub(super) fn ints(numbers: &[i64]) -> Tensor {
     Tensor::from_slice(numbers, &[numbers.len()]).expect("a line")
 }
 
-fn places() -> Tensor {
+pub(super) fn places() -> Tensor {
     Tensor::from_slice(&[0i64, 1, 2], &[3, 1]).expect("3 numbers")
 }
 
-fn mask() -> Tensor {
+pub(super) fn mask() -> Tensor {
     Tensor::from_slice(&[true, false, true, false], &[4]).expect("4 flags")
 }
 
