@@ -3,8 +3,8 @@
 //! `cargo bench --bench cost_model -- [NAME …] [--rates] [--quick]`
 //!
 //! One thread runs each call under the profiler. What it takes to look at the clock is subtracted. The table has one
-//! line per call and dtype: measured over modelled time of its kernels, for each shape. Below it stand the median
-//! error, which is the larger of both times over the smaller one, and the share of kernels that are off by more than three.
+//! line per call and dtype: measured over modelled time of its kernels, for each shape. Below it stand the median error
+//! and the share of kernels that are off by more than three. The error is the larger of both times over the smaller.
 //! `--rates` prints the rates that were measured on this machine. The table is also written to `target/cost_model.md`,
 //! and drawn in `target/cost_model.svg`. `target/cost_model.csv` has a line for each kernel.
 
