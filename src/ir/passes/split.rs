@@ -2,10 +2,11 @@
 //!
 //! The forward half computes the outputs, and saves the values that the backward half reads. The backward half takes
 //! these and the cotangents, and computes the gradients. Values that only gradients need are computed in the backward
-//! half, so nothing is saved that an eager call would not save.
+//! half, so nothing is saved that an eager call would not save. Views are made again from the values behind them: as
+//! outputs they would share memory with these, or be copied.
 
 use crate::error::Result;
-use crate::ir::{Graph, NodeId, NodeKind, SideTable};
+use crate::ir::{Graph, NodeId, NodeKind, Op, SideTable};
 
 /// A value of the forward half that the backward half reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,13 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     for (_, node) in joint.nodes().filter(|(id, _)| second[*id] && !first[*id]) {
         node.args.iter().for_each(|&arg| read[arg] = true);
     }
+    let mut is_view_again = SideTable::filled(joint, || false);
+    for (id, node) in joint.nodes().rev() {
+        if read[id] && first[id] && node.op().is_some_and(Op::is_view) {
+            (read[id], is_view_again[id]) = (false, true);
+            node.args.iter().for_each(|&arg| read[arg] = true);
+        }
+    }
     // Saved values come first, then the cotangents.
     for (id, node) in joint.nodes() {
         let is_number = matches!(node.kind, NodeKind::Number(_) | NodeKind::Extent(_));
@@ -94,7 +102,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     }
     for (id, node) in joint.nodes() {
         let is_number = matches!(node.kind, NodeKind::Number(_) | NodeKind::Extent(_));
-        if placed[id].is_none() && second[id] && (!first[id] || is_number) {
+        if placed[id].is_none() && second[id] && (!first[id] || is_number || is_view_again[id]) {
             let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| placed[arg]).collect();
             backward.set_place(joint.place(id).cloned());
             placed[id] = args.map(|args| backward.copy(node, &args));
