@@ -2,8 +2,8 @@
 //!
 //! The forward half computes the outputs, and saves the values that the backward half reads. The backward half takes
 //! these and the cotangents, and computes the gradients. Values that only gradients need are computed in the backward
-//! half, so nothing is saved that an eager call would not save. Views are made again from the values behind them: as
-//! outputs they would share memory with these, or be copied.
+//! half, so nothing is saved that an eager call would not save. Views are made again from the values that they
+//! show: as outputs they would share memory with these, or be copied.
 
 use crate::error::Result;
 use crate::ir::{Graph, NodeId, NodeKind, Op, SideTable};

@@ -111,3 +111,25 @@ fn writes_of_segments_are_counted() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn views_are_made_again_for_a_backward_pass_and_not_copied() -> Result<()> {
+    let (w, x) = (ramp(&[5, 4]), ramp(&[2, 3, 4]));
+    // The derivative of a square reads its operand, and not the result, which belongs to the caller.
+    let layer = |x: &Tensor, w: &Tensor| x.reshape([6, 4])?.matmul(&w.t()?)?.reshape([2, 15])?.square();
+    let f = compile(layer);
+    let mut gradients = Vec::new();
+    for compiled in [false, true, true] {
+        let [x, w] = [&x, &w].map(Tensor::detach);
+        let (x, w) = (x?.clone(), w?.clone());
+        [&x, &w].into_iter().try_for_each(|leaf| leaf.set_requires_grad(true).map(|_| ()))?;
+        let y = if compiled { f.call((&x, &w))? } else { layer(&x, &w)? };
+        y.sum_all()?.backward()?;
+        let of = |leaf: &Tensor| leaf.grad().expect("it has a gradient").to_vec::<f32>();
+        gradients.push((y.detach()?.to_vec::<f32>()?, of(&x)?, of(&w)?));
+    }
+    assert!(gradients[1] == gradients[0] && gradients[2] == gradients[0], "{gradients:?}");
+    let explain = f.explain();
+    assert!(explain.copies.is_empty(), "{explain}");
+    Ok(())
+}
