@@ -14,8 +14,9 @@ use crate::transforms::function::{Function, Inputs, TensorRefs};
 
 impl<A, F: Function<A>> Compiled<F, A> {
     /// Like [`Compiled::call`], and counts the bytes that each kernel moved while it ran. The traffic of a kernel has
-    /// the position of its group in [`Explain::groups`]. Kernels run in a slow interpreter. Results and side effects
-    /// are those of a call. A byte counts once per kernel, however often the kernel accesses it.
+    /// the position of its group in [`Explain::groups`](crate::Explain::groups). Kernels run in a slow interpreter.
+    /// Results and side effects are those of a call. A byte counts once per kernel, however often the kernel accesses
+    /// it.
     ///
     /// # Errors
     /// Same as [`Compiled::call`]. Also if nothing is compiled for inputs of these types: the function was not called
