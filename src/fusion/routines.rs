@@ -1,7 +1,8 @@
 //! The work of routines, which are no loops over scalar instructions: all of a node at once.
 //!
 //! Routines work element by element, so 8-byte elements do not count twice. `cargo bench --bench cost_model` measures
-//! them.
+//! scans, sorts, selections, writes and random words. Joined indices, recurrences, factorizations and Fourier
+//! transforms are estimates from their operations, and no bench compares them yet.
 
 use super::work::Work;
 use crate::ir::routine::Scan;

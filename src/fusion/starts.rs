@@ -127,8 +127,9 @@ const GATHERED_RUN: Nanos = 5.0;
 const FOLDED_ROW: Nanos = 5.0;
 const TRANSPOSED_ROW: usize = 16;
 const TRANSPOSED: Nanos = 0.1;
-/// How long the vm takes to start an instruction along rows, and for an element at an index in a fold; and machine code
-/// to start a run of rows (`python/benches/torch_compile.py --functions --models "outer sums,embedding mean"`).
+/// How long the vm takes to start an instruction along rows (`python/benches/torch_compile.py --functions --models
+/// "outer sums"`), and for an element at an index in a fold; and machine code to start a run of rows
+/// (`cargo bench --bench cost_model`).
 const CALL: Nanos = 15.0;
 const GATHER: Nanos = 1.0;
 const RUN: Nanos = 2.0;
