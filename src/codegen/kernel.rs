@@ -125,7 +125,7 @@ impl Kernel {
 
     /// Whether a fold is one of indices, as argmax.
     pub(super) fn folds_indices(&self) -> bool {
-        self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(Combine::ArgMax | Combine::ArgMin)))
+        self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(combine) if combine.is_index()))
     }
 
     /// Whether rows are folded in one pass, and every output is a value per row.

@@ -332,7 +332,7 @@ impl Unroller<'_> {
     fn fold(&mut self, combine: Combine, args: &[Reg], values: &[Copies]) -> Reg {
         let copies = |arg: Reg| (0..self.count).map(move |nth| copy_at(&values[arg.index()], nth));
         let mut partial: SmallVec<[Reg; FOLD_LANES]> = copies(args[0]).collect();
-        if let Combine::ArgMax | Combine::ArgMin = combine {
+        if combine.is_index() {
             let indices: SmallVec<[Reg; FOLD_LANES]> = copies(args[1]).collect();
             return self.best_index(combine, &partial, &indices);
         }
@@ -419,8 +419,7 @@ mod tests {
     fn folded(combine: Combine, dtype: DType) -> Kernel {
         let ty = dtype.compute();
         let mut insts = vec![inst(Kind::Load(0), &[], ty, Level::Full), inst(Kind::Load(1), &[], Ty::I64, Level::Full)];
-        let has_index = matches!(combine, Combine::ArgMax | Combine::ArgMin);
-        let (args, result) = if has_index { (&[0, 1][..], Ty::I64) } else { (&[0][..], ty) };
+        let (args, result) = if combine.is_index() { (&[0, 1][..], Ty::I64) } else { (&[0][..], ty) };
         let args: Vec<Reg> = args.iter().map(|&arg| Reg::new(arg)).collect();
         insts.push(inst(Kind::Fold(combine), &args, result, Level::Row));
         let operand = |dtype, source| Operand { dtype, source };

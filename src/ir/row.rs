@@ -101,6 +101,11 @@ pub enum Combine {
 }
 
 impl Combine {
+    /// Whether the result is an index, and a value is compared with the best one so far.
+    pub const fn is_index(self) -> bool {
+        matches!(self, Combine::ArgMax | Combine::ArgMin)
+    }
+
     /// How the result depends on the sign and payload of an element that is a NaN.
     pub const fn payload(self) -> NanPayload {
         match self {

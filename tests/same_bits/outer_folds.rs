@@ -19,10 +19,9 @@ pub(crate) fn folds() -> Vec<(String, Graph)> {
         for (dtype, other) in dtypes.into_iter().take(if is_long { 1 } else { 3 }) {
             let lanes = if is_long { 16 + case % 2 } else { [16, 17, 64, 100, 300][case % 5] };
             let outer = if is_long { 1 } else { 1 + case % 3 };
-            graphs.push((
-                format!("{dtype} and {other} [{outer},{n},{lanes}]"),
-                weighted(dtype, other, [outer, n, lanes]),
-            ));
+            let sizes = [outer, n, lanes];
+            graphs.push((format!("{dtype} and {other} {sizes:?}"), weighted(dtype, other, sizes)));
+            graphs.push((format!("indices of {dtype} {sizes:?}"), indices(dtype, sizes)));
         }
     }
     for (what, text) in OTHERS {
@@ -50,7 +49,31 @@ fn weighted(dtype: DType, other: DType, [outer, n, lanes]: [usize; 3]) -> Graph 
     parsed(&text)
 }
 
-const OTHERS: [(&str, &str); 5] = [
+/// The indices of the greatest and the least of clamped values, of which many are equal.
+fn indices(dtype: DType, [outer, n, lanes]: [usize; 3]) -> Graph {
+    let (all, kept) = (format!("{outer},{n},{lanes}"), format!("{outer},{lanes}"));
+    let text = format!(
+        "n0 = input: {dtype}[{all}]
+         n1 = hardtanh(n0; -1.0, 1.0): {dtype}[{all}]
+         n2 = argmax(n1; 1, false): i64[{kept}]
+         n3 = argmin(n1; 1, false): i64[{kept}]
+         n4 = amax(n1; [1], false): {dtype}[{kept}]
+         n5 = sub(n2, n3; 1): i64[{kept}]
+         return n2, n5, n4"
+    );
+    parsed(&text)
+}
+
+const OTHERS: [(&str, &str); 6] = [
+    (
+        "an index of integers, of which many are equal",
+        "n0 = input: i64[3,45,70]
+         n1 = number 3: i64[]#
+         n2 = remainder(n0, n1): i64[3,45,70]
+         n3 = argmax(n2; 1, false): i64[3,70]
+         n4 = argmin(n2; 1, false): i64[3,70]
+         return n3, n4",
+    ),
     (
         "a mean of rows at indices",
         "n0 = input: f32[90,64]

@@ -1,13 +1,13 @@
 //! A kernel with folds whose vectors run along the rows: folds over an outer dimension.
 //!
 //! A strip of rows is swept element by element. The partial results of a strip stay in a near cache: there is one per
-//! row and [`FOLD_LANES`] elements. [`fold::steps`] is the order.
+//! row and [`FOLD_LANES`] elements, and one more in a fold of indices. [`fold::steps`] is the order.
 
 #![allow(unsafe_code, reason = "hands addresses of a launch and of partial results to generated code")]
 
 use super::code::Code;
 use super::launch::{LaunchShape, row_offset, with_scratch};
-use super::sweeps::{Folded, Piece, Sweeps, UNROLLED};
+use super::sweeps::{Folded, Partial, Piece, Sweeps, UNROLLED};
 use super::{Compile, Manner, argument, gathers};
 use crate::codegen::fold::{self, Step};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes, offset};
@@ -51,9 +51,9 @@ struct Compiled {
     shape: LaunchShape,
 }
 
-/// A fold, and the code that combines two of its partial results.
+/// A fold, and the code that combines some of its partial results into others.
 struct Fold {
-    folded: Folded,
+    partials: SmallVec<[Partial; 2]>,
     combine: Compiled,
 }
 
@@ -64,10 +64,9 @@ impl Compiled {
     }
 }
 
-impl Fold {
-    fn bytes(&self) -> usize {
-        self.folded.ty.dtype().size()
-    }
+/// Bytes of a partial result.
+fn bytes_of(partial: &Partial) -> usize {
+    partial.ty.dtype().size()
 }
 
 impl AlongRows {
@@ -77,7 +76,9 @@ impl AlongRows {
     /// The reason why no code is made for it.
     pub(super) fn new(compile: Compile, kernel: &Kernel, classes: &[Class]) -> Result<AlongRows, Reason> {
         let Sweeps { folds, sweep, finish } = Sweeps::new(kernel, classes)?;
-        let fold = |folded| Ok(Fold { folded, combine: Compiled::new(compile, Sweeps::combining(folded))? });
+        let fold = |folded: Folded| {
+            Ok(Fold { partials: folded.partials(), combine: Compiled::new(compile, Sweeps::combining(folded))? })
+        };
         Ok(AlongRows {
             compile,
             kernel: kernel.clone(),
@@ -126,15 +127,15 @@ impl AlongRows {
             return unsafe { self.interpreted.get_or_init(compile).run(geometry, pointers, part, faults) };
         };
         let n_inner = geometry.n_inner();
-        let bytes: usize = self.folds.iter().map(Fold::bytes).sum();
+        let bytes: usize = self.folds.iter().flat_map(|fold| &fold.partials).map(bytes_of).sum();
         let near = PARTIAL_BYTES / (bytes * n_inner.clamp(1, FOLD_LANES)).max(1);
         let width = near.clamp(STRIP, MOST_ROWS).min(part.lanes.len()).next_multiple_of(STRIP);
         let levels = fold::levels(n_inner);
         let n_partials = levels * FOLD_LANES * width;
         with_scratch(n_partials * bytes / 8 + LINE_WORDS, |scratch| {
             let skipped = scratch.as_ptr().align_offset(8 * LINE_WORDS).min(LINE_WORDS);
-            let partials =
-                Partials { folds: &self.folds, width, n: n_partials, start: scratch[skipped..].as_mut_ptr() };
+            let start = scratch[skipped..].as_mut_ptr();
+            let partials = Partials { folds: &self.folds, width, n: n_partials, start };
             let calls = |compiled, level| Calls::new(compiled, &partials, level, geometry, pointers);
             let mut sweeps = SweepCalls {
                 first: calls(&self.first, 0),
@@ -167,17 +168,25 @@ struct Partials<'a> {
     folds: &'a [Fold],
     /// The rows from one partial result to the next.
     width: usize,
-    /// The partial results of each fold.
+    /// The partial results of each kind that a fold has.
     n: usize,
     start: *mut u64,
 }
 
 impl Partials<'_> {
-    /// Where a fold's partial results of a level and a lane of the order begin.
-    fn place(&self, nth: usize, level: usize, lane: usize) -> *mut u8 {
-        let before: usize = self.folds[..nth].iter().map(|fold| self.n * fold.bytes()).sum();
-        let at = (level * FOLD_LANES + lane) * self.width * self.folds[nth].bytes();
-        self.start.cast::<u8>().wrapping_add(before + at)
+    /// The partial results of all folds, each with its place for the first level and lane.
+    fn all(&self) -> impl Iterator<Item = (&Partial, *mut u8)> {
+        let mut at = self.start.cast::<u8>();
+        self.folds.iter().flat_map(|fold| &fold.partials).map(move |partial| {
+            let place = at;
+            at = at.wrapping_add(self.n * bytes_of(partial));
+            (partial, place)
+        })
+    }
+
+    /// The bytes from the first partial result of a kind to one of a level and a lane of the order.
+    fn offset(&self, partial: &Partial, level: usize, lane: usize) -> usize {
+        (level * FOLD_LANES + lane) * self.width * bytes_of(partial)
     }
 
     /// Sets the partial results that no sweep writes first to the identity: those of later levels, or those of a fold
@@ -191,12 +200,11 @@ impl Partials<'_> {
 
     fn set_identity(&self, level: usize) {
         let n = FOLD_LANES * self.width;
-        for (nth, fold) in self.folds.iter().enumerate() {
-            let to = self.place(nth, level, 0);
-            let bits = fold::identity(fold.folded.combine, fold.folded.ty);
+        for (partial, place) in self.all() {
+            let (to, bits) = (place.wrapping_add(self.offset(partial, level, 0)), partial.identity);
             // SAFETY: every level has so many partial results in scratch memory, which is aligned.
             unsafe {
-                match fold.bytes() {
+                match bytes_of(partial) {
                     1 => std::slice::from_raw_parts_mut(to, n).fill(bits as u8),
                     4 => std::slice::from_raw_parts_mut(to.cast::<u32>(), n).fill(bits as u32),
                     _ => std::slice::from_raw_parts_mut(to.cast::<u64>(), n).fill(bits),
@@ -207,34 +215,39 @@ impl Partials<'_> {
 
     /// Combines partial results of a level, from `half` on, into the first ones.
     fn halve(&self, level: usize, half: usize, pairs: usize) {
-        for nth in 0..self.folds.len() {
-            self.combine(nth, self.place(nth, level, 0), self.place(nth, level, half), pairs);
-        }
+        self.combine((level, 0), (level, half), pairs);
     }
 
     /// Combines the result of a level into a partial result of the next one, and restarts that level where a later
     /// block may write fewer of its partial results.
     fn carry(&self, level: usize, lane: usize) {
-        for nth in 0..self.folds.len() {
-            self.combine(nth, self.place(nth, level + 1, lane), self.place(nth, level, 0), 1);
-        }
+        self.combine((level + 1, lane), (level, 0), 1);
         if level > 0 {
             self.set_identity(level);
         }
     }
 
-    /// Combines some partial results of a fold, of all rows, into as many others.
-    fn combine(&self, nth: usize, to: *mut u8, from: *mut u8, count: usize) {
-        let fold = &self.folds[nth];
-        let mut words = [0; argument::gather(3, 0)];
-        words[argument::ROWS] = 1;
-        words[argument::INNER] = (count * self.width) as u64;
-        for (access, address) in [to, from, to].into_iter().enumerate() {
-            let at = argument::ACCESSES + access * argument::ACCESS_WORDS;
-            (words[at], words[at + 2]) = (address as u64, fold.bytes() as u64);
+    /// Combines some partial results of each fold, of all rows, into as many others. They are given by level and lane.
+    fn combine(&self, to: (usize, usize), from: (usize, usize), count: usize) {
+        let mut all = self.all();
+        for fold in self.folds {
+            let own: SmallVec<[_; 2]> = all.by_ref().take(fold.partials.len()).collect();
+            let of = |(level, lane): (usize, usize)| {
+                let address = move |(partial, place): &(&Partial, *mut u8)| {
+                    (place.wrapping_add(self.offset(partial, level, lane)) as u64, bytes_of(partial) as u64)
+                };
+                own.iter().map(address)
+            };
+            let mut words: SmallVec<[u64; 32]> = SmallVec::from_elem(0, argument::gather(3 * own.len(), 0));
+            words[argument::ROWS] = 1;
+            words[argument::INNER] = (count * self.width) as u64;
+            for (access, (address, stride)) in of(to).chain(of(from)).chain(of(to)).enumerate() {
+                let at = argument::ACCESSES + access * argument::ACCESS_WORDS;
+                (words[at], words[at + 2]) = (address, stride);
+            }
+            // SAFETY: both are so many partial results in scratch memory, and they do not overlap.
+            unsafe { fold.combine.code.call(&mut words) };
         }
-        // SAFETY: both are so many partial results in scratch memory, and they do not overlap.
-        unsafe { fold.combine.code.call(&mut words) };
     }
 }
 
@@ -302,9 +315,10 @@ impl<'a> Calls<'a> {
     ) -> Calls<'a> {
         let Compiled { piece, shape, .. } = compiled;
         let n_written = piece.kernel.outputs.len() - piece.outputs.len();
-        let partial = |(nth, fold): (usize, &Fold)| {
-            let start = partials.place(nth, level, 0) as u64;
-            let (element_stride, lane_stride) = ((partials.width * fold.bytes()) as u64, fold.bytes() as u64);
+        let own = |(partial, place): (&Partial, *mut u8)| {
+            let start = place.wrapping_add(partials.offset(partial, level, 0)) as u64;
+            let lane_stride = bytes_of(partial) as u64;
+            let element_stride = partials.width as u64 * lane_stride;
             Line { access: None, pointer: start, start, element_stride, lane_stride }
         };
         let line = |access: &'a Access, pointer: u64, ahead: usize| {
@@ -313,20 +327,20 @@ impl<'a> Calls<'a> {
             let lane_stride = geometry.lane_stride(access) as u64;
             Line { access: Some(access), pointer, start: 0, element_stride, lane_stride }
         };
-        let n_folds = partials.folds.len();
+        let n_partials = partials.all().count();
         let operands = piece.operands.iter().enumerate().map(|(nth, place)| {
-            let pointer = if shape.iotas[n_folds + nth] { 0 } else { pointers.operands[place.slot] as u64 };
+            let pointer = if shape.iotas[n_partials + nth] { 0 } else { pointers.operands[place.slot] as u64 };
             line(&geometry.operands[place.slot], pointer, place.ahead)
         });
         let outputs = piece.outputs.iter();
         let outputs =
             outputs.map(|place| line(&geometry.outputs[place.slot], pointers.outputs[place.slot] as u64, place.ahead));
-        let folds = || partials.folds.iter().enumerate().map(partial);
+        let folded = || partials.all().map(own);
         let lines: SmallVec<[Line<'a>; 12]> =
-            folds().chain(operands).chain(folds().take(n_written)).chain(outputs).collect();
+            folded().chain(operands).chain(folded().take(n_written)).chain(outputs).collect();
         let (dims, end) = (argument::gather(lines.len(), 0), argument::gather(lines.len(), shape.gathers.len()));
         let mut words = SmallVec::from_elem(0, end + argument::FAULT_WORDS);
-        let gathered = shape.gathers.iter().map(|&slot| piece.operands[slot - n_folds].slot);
+        let gathered = shape.gathers.iter().map(|&slot| piece.operands[slot - n_partials].slot);
         gathers::write(&gathered.collect::<SmallVec<[usize; 2]>>(), geometry, &mut words[dims..end]);
         for (nth, line) in lines.iter().enumerate() {
             let at = argument::ACCESSES + nth * argument::ACCESS_WORDS;

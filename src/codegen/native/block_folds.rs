@@ -40,7 +40,7 @@ unsafe extern "C" fn fold_blocks(code: u64, blocks: *mut BlockResult, n: u64) {
     // SAFETY: generated code passes the address of its `n > 1` entries in the block area of the argument buffer. It
     // wrote them before, and nothing else uses them during the call.
     let blocks = unsafe { std::slice::from_raw_parts_mut(blocks, n as usize) };
-    let indexed = matches!(combine, Combine::ArgMax | Combine::ArgMin);
+    let indexed = combine.is_index();
     let values: Vec<FoldValue> = blocks
         .iter()
         .map(|block| FoldValue { bits: block.bits, index: if indexed { block.index } else { 0 } })

@@ -23,14 +23,32 @@ pub(in crate::codegen) struct Sweeps {
     pub(in crate::codegen) finish: Piece,
 }
 
-/// A fold, and the type of its partial results.
+/// A fold, and the type of the values that it combines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codegen) struct Folded {
     pub(in crate::codegen) combine: Combine,
     pub(in crate::codegen) ty: Ty,
 }
 
-/// A kernel without folds. Its first operands are a partial result per fold.
+/// A partial result of a fold: its type, and the bits that it starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codegen) struct Partial {
+    pub(in crate::codegen) ty: Ty,
+    pub(in crate::codegen) identity: u64,
+}
+
+impl Folded {
+    /// What it keeps: a value, and after it the index of that value in a fold of indices. The last one is its result.
+    pub(in crate::codegen) fn partials(self) -> SmallVec<[Partial; 2]> {
+        let mut partials = smallvec![Partial { ty: self.ty, identity: fold::identity(self.combine, self.ty) }];
+        if self.combine.is_index() {
+            partials.push(Partial { ty: Ty::I64, identity: i64::MAX as u64 });
+        }
+        partials
+    }
+}
+
+/// A kernel without folds. Its first operands are the partial results of each fold.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Piece {
     pub(in crate::codegen) kernel: Kernel,
@@ -58,20 +76,19 @@ impl Sweeps {
     /// Cuts a valid `kernel` with folds whose accesses have these `classes` along the rows.
     ///
     /// # Errors
-    /// If one sweep is not enough, or a fold is one of indices.
+    /// If one sweep is not enough.
     pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Result<Sweeps, Reason> {
         let passes = kernel.passes();
-        let is_index = |inst: &Inst| matches!(inst.kind, Kind::Fold(Combine::ArgMax | Combine::ArgMin));
         let sweeps_again = |output: &Output| {
             let value = output.value.index();
             kernel.insts[value].level == Level::Full && passes[value] > 0
         };
         let is_single = passes.iter().all(|&pass| pass <= 1) && !kernel.outputs.iter().any(sweeps_again);
-        if !is_single || kernel.insts.iter().any(is_index) {
+        if !is_single {
             return Err(TierLimit::VectorsAlongRows.into());
         }
         Ok(Sweeps {
-            folds: folds(kernel).map(|(_, fold, _)| fold).collect(),
+            folds: folds(kernel).map(|fold| fold.folded).collect(),
             sweep: sweep(kernel, classes, Start::Identity, 1),
             finish: finish(kernel, classes),
         })
@@ -89,20 +106,38 @@ impl Sweeps {
         (kernel.insts.len() <= SHORT_CHAIN).then(|| [Start::Identity, Start::Partial].map(sweep))
     }
 
-    /// The kernel that combines a second partial result of a fold into a first one.
+    /// The kernel that combines second partial results of a fold into the first ones.
     pub(in crate::codegen) fn combining(fold: Folded) -> Piece {
         let none = Kernel::default();
-        let mut copier = Copier::new(&none, [fold, fold].into_iter(), &[]);
-        let value = copier.combined(fold, Reg::new(0), Reg::new(1));
-        copier.made.outputs.push(Output { dtype: fold.ty.dtype(), value });
+        let mut copier = Copier::new(&none, [fold, fold].into_iter());
+        let n = fold.partials().len();
+        let acc: Partials = (0..n).map(Reg::new).collect();
+        let more: Partials = (n..2 * n).map(Reg::new).collect();
+        let combined = copier.combined(fold, &acc, &more, Ties::ByIndex);
+        copier.write(fold, &combined);
         copier.piece(Vec::new(), &[])
     }
 }
 
-/// The folds of a kernel, each with its register and its operand.
-fn folds(kernel: &Kernel) -> impl Iterator<Item = (Reg, Folded, Reg)> {
+/// The registers of the partial results of a fold.
+type Partials = SmallVec<[Reg; 2]>;
+
+/// A fold of a kernel.
+struct Fold<'a> {
+    folded: Folded,
+    /// The register of its result.
+    result: Reg,
+    /// The registers that it combines: a value, and its index in a fold of indices.
+    args: &'a [Reg],
+}
+
+/// The folds of a kernel.
+fn folds(kernel: &Kernel) -> impl Iterator<Item = Fold<'_>> {
     kernel.insts.iter().enumerate().filter_map(|(index, inst)| match inst.kind {
-        Kind::Fold(combine) => Some((Reg::new(index), Folded { combine, ty: inst.ty }, inst.args[0])),
+        Kind::Fold(combine) => {
+            let folded = Folded { combine, ty: kernel.inst(inst.args[0]).ty };
+            Some(Fold { folded, result: Reg::new(index), args: &inst.args })
+        }
         Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) => None,
     })
 }
@@ -121,37 +156,52 @@ enum Start {
     Partial,
 }
 
+/// Which of two equal values a fold of indices keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// That of the partial result: elements arrive in the order of their indices.
+    First,
+    /// That with the lower index.
+    ByIndex,
+}
+
 /// The kernel that combines `count` elements of each partial result, in order.
 fn sweep(kernel: &Kernel, classes: &[Class], start: Start, count: usize) -> Piece {
-    let mut copier = Copier::new(kernel, folds(kernel).map(|(_, fold, _)| fold), &[]);
-    let mut partials: Vec<Reg> = folds(kernel)
-        .enumerate()
-        .map(|(nth, (_, fold, _))| match start {
-            Start::Identity => copier.lit(Lit { ty: fold.ty, bits: fold::identity(fold.combine, fold.ty) }),
-            Start::Partial => Reg::new(nth),
-        })
-        .collect();
+    let mut copier = Copier::new(kernel, folds(kernel).map(|fold| fold.folded));
+    let mut partials: Vec<Partials> = copier.partials.clone();
     let mut written = Vec::new();
     for nth in 0..count {
         copier.go_ahead(nth * FOLD_LANES);
-        for (partial, (_, fold, value)) in partials.iter_mut().zip(folds(kernel)) {
-            let value = copier.copy(value);
-            *partial = copier.combined(fold, *partial, value);
+        for (partial, fold) in partials.iter_mut().zip(folds(kernel)) {
+            let values: Partials = fold.args.iter().map(|&arg| copier.copy(arg)).collect();
+            let is_first = nth == 0 && start == Start::Identity;
+            *partial = match is_first {
+                // The first element beats what a fold of indices starts from, whatever it is.
+                true if fold.folded.combine.is_index() => values,
+                true => {
+                    let identity = copier.identity(fold.folded);
+                    copier.combined(fold.folded, &identity, &values, Ties::First)
+                }
+                false => copier.combined(fold.folded, partial, &values, Ties::First),
+            };
         }
         for (slot, output) in outputs(kernel, Level::Full) {
             let value = copier.copy(output.value);
             written.push((Place { slot, ahead: copier.ahead }, Output { dtype: output.dtype, value }));
         }
     }
-    let partials = partials.into_iter().zip(folds(kernel));
-    copier.made.outputs = partials.map(|(value, (_, fold, _))| Output { dtype: fold.ty.dtype(), value }).collect();
+    for (partial, fold) in partials.iter().zip(folds(kernel)) {
+        copier.write(fold.folded, partial);
+    }
     copier.piece(written, classes)
 }
 
 /// The kernel that computes the outputs per row from the results of the folds.
 fn finish(kernel: &Kernel, classes: &[Class]) -> Piece {
-    let known: Vec<Reg> = folds(kernel).map(|(reg, ..)| reg).collect();
-    let mut copier = Copier::new(kernel, folds(kernel).map(|(_, fold, _)| fold), &known);
+    let mut copier = Copier::new(kernel, folds(kernel).map(|fold| fold.folded));
+    for (nth, fold) in folds(kernel).enumerate() {
+        copier.copies[fold.result.index()] = copier.partials[nth].last().copied();
+    }
     let mut output = |(slot, output): (usize, &Output)| {
         (Place { slot, ahead: 0 }, Output { dtype: output.dtype, value: copier.copy(output.value) })
     };
@@ -159,10 +209,12 @@ fn finish(kernel: &Kernel, classes: &[Class]) -> Piece {
     copier.piece(written, classes)
 }
 
-/// Copies instructions into a kernel without folds, whose first operands and registers are a value per fold.
+/// Copies instructions into a kernel without folds, whose first operands and registers are the partial results of each
+/// fold.
 struct Copier<'a> {
     kernel: &'a Kernel,
     made: Kernel,
+    partials: Vec<Partials>,
     /// The copy of each instruction.
     copies: Vec<Option<Reg>>,
     operands: Vec<Place>,
@@ -171,19 +223,17 @@ struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// The values of the folds in `known` are the first operands.
-    fn new(kernel: &'a Kernel, folds: impl Iterator<Item = Folded>, known: &[Reg]) -> Copier<'a> {
-        let memory = |dtype| Operand { dtype, source: Source::Memory };
+    fn new(kernel: &'a Kernel, folds: impl Iterator<Item = Folded>) -> Copier<'a> {
         let mut made = Kernel::default();
-        let mut copies = vec![None; kernel.insts.len()];
-        for (nth, fold) in folds.enumerate() {
-            made.operands.push(memory(fold.ty.dtype()));
-            made.insts.push(full(Kind::Load(nth as u16), SmallVec::new(), fold.ty));
-        }
-        for (nth, reg) in known.iter().enumerate() {
-            copies[reg.index()] = Some(Reg::new(nth));
-        }
-        Copier { kernel, made, copies, operands: Vec::new(), ahead: 0 }
+        let mut load = |partial: Partial| {
+            let slot = made.operands.len();
+            made.operands.push(Operand { dtype: partial.ty.dtype(), source: Source::Memory });
+            made.insts.push(full(Kind::Load(slot as u16), SmallVec::new(), partial.ty));
+            Reg::new(slot)
+        };
+        let partials = folds.map(|fold| fold.partials().into_iter().map(&mut load).collect()).collect();
+        let copies = vec![None; kernel.insts.len()];
+        Copier { kernel, made, partials, copies, operands: Vec::new(), ahead: 0 }
     }
 
     /// From here on, copies are those of later elements.
@@ -234,14 +284,14 @@ impl<'a> Copier<'a> {
     /// The operand of the made kernel for an operand of the whole one.
     fn slot(&mut self, slot: u16) -> u16 {
         let place = Place { slot: slot as usize, ahead: self.ahead };
-        let n_folds = self.made.operands.len() - self.operands.len();
+        let n_partials = self.made.operands.len() - self.operands.len();
         let known = self.operands.iter().position(|&known| known == place);
         let at = known.unwrap_or_else(|| {
             self.operands.push(place);
             self.made.operands.push(self.kernel.operands[place.slot]);
             self.operands.len() - 1
         });
-        (n_folds + at) as u16
+        (n_partials + at) as u16
     }
 
     fn lit(&mut self, lit: Lit) -> Reg {
@@ -253,9 +303,19 @@ impl<'a> Copier<'a> {
         Reg::new(self.made.insts.len() - 1)
     }
 
-    /// A partial result with a value in it, as [`crate::codegen::fold::FoldOp::combine`] says.
-    fn combined(&mut self, fold: Folded, acc: Reg, value: Reg) -> Reg {
-        let ty = fold.ty;
+    /// What the partial results of a fold start from.
+    fn identity(&mut self, fold: Folded) -> Partials {
+        let lit = |partial: Partial| self.lit(Lit { ty: partial.ty, bits: partial.identity });
+        fold.partials().into_iter().map(lit).collect()
+    }
+
+    fn prim(&mut self, prim: Prim, args: &[Reg], ty: Ty) -> Reg {
+        self.push(full(Kind::Prim(prim), args.into(), ty))
+    }
+
+    /// Partial results with a value in them, as [`fold::FoldOp::combine`] and [`fold::IndexFold::wins`] say.
+    fn combined(&mut self, fold: Folded, acc: &[Reg], values: &[Reg], ties: Ties) -> Partials {
+        let (ty, best, value) = (fold.ty, acc[0], values[0]);
         let prim = match fold.combine {
             Combine::Sum => Prim::Add,
             Combine::Prod => Prim::Mul,
@@ -263,25 +323,67 @@ impl<'a> Copier<'a> {
             Combine::Min => Prim::Min,
             Combine::Any => Prim::Or,
             Combine::All => Prim::And,
-            Combine::ArgMax | Combine::ArgMin => unreachable!("folds of indices are declined"),
+            Combine::ArgMax | Combine::ArgMin => {
+                let wins = self.wins(fold, acc, values, ties);
+                let kept = |(&value, &best): (&Reg, &Reg)| {
+                    let ty = self.made.inst(best).ty;
+                    self.prim(Prim::Select, &[wins, value, best], ty)
+                };
+                return values.iter().zip(acc).map(kept).collect();
+            }
         };
-        let either = self.push(full(Kind::Prim(prim), smallvec![acc, value], ty));
+        let either = self.prim(prim, &[best, value], ty);
         if !(ty.is_float() && matches!(fold.combine, Combine::Max | Combine::Min)) {
-            return either;
+            return smallvec![either];
         }
-        let is_nan = self.push(full(Kind::Prim(Prim::Ne), smallvec![acc, acc], Ty::Bool));
-        self.push(full(Kind::Prim(Prim::Select), smallvec![is_nan, acc, either], ty))
+        let is_nan = self.prim(Prim::Ne, &[best, best], Ty::Bool);
+        smallvec![self.prim(Prim::Select, &[is_nan, best, either], ty)]
+    }
+
+    /// Whether a value and its index take the place of the best ones.
+    fn wins(&mut self, fold: Folded, acc: &[Reg], values: &[Reg], ties: Ties) -> Reg {
+        let (best, value) = (acc[0], values[0]);
+        let (low, high) = if fold.combine == Combine::ArgMax { (best, value) } else { (value, best) };
+        let mut wins = self.prim(Prim::Lt, &[low, high], Ty::Bool);
+        if ties == Ties::ByIndex {
+            let is_lower = self.prim(Prim::Lt, &[values[1], acc[1]], Ty::Bool);
+            let mut is_tie = self.prim(Prim::Eq, &[value, best], Ty::Bool);
+            if fold.ty.is_float() {
+                let both = self.are_nans(value, Prim::Ne, best);
+                is_tie = self.prim(Prim::Or, &[is_tie, both], Ty::Bool);
+            }
+            let is_earlier = self.prim(Prim::And, &[is_tie, is_lower], Ty::Bool);
+            wins = self.prim(Prim::Or, &[wins, is_earlier], Ty::Bool);
+        }
+        if fold.ty.is_float() {
+            let is_first_nan = self.are_nans(value, Prim::Eq, best);
+            wins = self.prim(Prim::Or, &[wins, is_first_nan], Ty::Bool);
+        }
+        wins
+    }
+
+    /// Whether a value is a NaN, and the best one is too ([`Prim::Ne`]) or is not ([`Prim::Eq`]).
+    fn are_nans(&mut self, value: Reg, of_best: Prim, best: Reg) -> Reg {
+        let (value, best) =
+            (self.prim(Prim::Ne, &[value, value], Ty::Bool), self.prim(of_best, &[best, best], Ty::Bool));
+        self.prim(Prim::And, &[value, best], Ty::Bool)
+    }
+
+    /// Writes the partial results of a fold, after those of the folds before it.
+    fn write(&mut self, fold: Folded, values: &[Reg]) {
+        let output = |(partial, &value): (Partial, &Reg)| Output { dtype: partial.ty.dtype(), value };
+        self.made.outputs.extend(fold.partials().into_iter().zip(values).map(output));
     }
 
     /// The kernel, which writes these outputs after the partial results.
     fn piece(mut self, written: Vec<(Place, Output)>, classes: &[Class]) -> Piece {
-        let (n_folds, n_partials) = (self.made.operands.len() - self.operands.len(), self.made.outputs.len());
+        let (n_read, n_written) = (self.made.operands.len() - self.operands.len(), self.made.outputs.len());
         let (outputs, written): (Vec<Place>, Vec<Output>) = written.into_iter().unzip();
         self.made.outputs.extend(written);
         let n_operands = self.kernel.operands.len();
-        let classes = (std::iter::repeat_n(Class::Contiguous, n_folds))
+        let classes = (std::iter::repeat_n(Class::Contiguous, n_read))
             .chain(self.operands.iter().map(|place| classes[place.slot]))
-            .chain(std::iter::repeat_n(Class::Contiguous, n_partials))
+            .chain(std::iter::repeat_n(Class::Contiguous, n_written))
             .chain(outputs.iter().map(|place| classes[n_operands + place.slot]))
             .collect();
         Piece { kernel: self.made, classes, operands: self.operands, outputs }

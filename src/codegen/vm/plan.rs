@@ -124,7 +124,7 @@ pub(super) struct Fold {
 impl Fold {
     /// Whether values come with indices, and the result is one.
     pub(super) fn has_index(&self) -> bool {
-        matches!(self.combine, Combine::ArgMax | Combine::ArgMin)
+        self.combine.is_index()
     }
 
     /// Bytes of a partial result.
