@@ -218,9 +218,11 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
     }
 }
 
-/// By how many bytes of its rows the second of two chains follows the first. Rows are often a power of two apart. Their
-/// elements at one place then share a set of the cache, which has room for the rows of one chain.
+/// By how many bytes of its rows the second of two chains follows the first, where rows are a multiple of [`SAME_SET`]
+/// apart. Their elements at one place share a set of the cache, which has room for the rows of one chain.
 const LAG: usize = 1024;
+/// Bytes between lines that share a set of a first-level cache.
+const SAME_SET: usize = 4096;
 
 /// Transposes some elements of a vector of columns at a time. If chains go on from the result, there are only whole
 /// vectors of columns.
@@ -230,8 +232,7 @@ unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
     let mut next = 0;
     // SAFETY: passed on from the caller, see `Kernels`.
     unsafe {
-        // A step of a chain waits for the one before it, so one chain does not keep up with the memory.
-        while next + 2 * V::LANES <= columns {
+        while V::CHAINS > 1 && next + 2 * V::LANES <= columns {
             chains::<V, 2>(tile, next);
             next += 2 * V::LANES;
         }
@@ -247,12 +248,11 @@ unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
 #[inline(always)]
 unsafe fn chains<V: Vector, const N: usize>(tile: &Tile<V::Element>, column: usize) {
     let &Tile { k, a, a_step, b, b_step, c, is_first, is_last, .. } = tile;
-    let (n_blocks, lag) = (k / V::DEPTH, LAG / (V::DEPTH * size_of::<V::Element>()));
-    let lag = if n_blocks > 2 * lag { lag } else { 0 };
+    let size = size_of::<V::Element>();
+    let (n_blocks, lag) = (k / V::TURNED, LAG / (V::TURNED * size));
+    let lag = if (b_step * size).is_multiple_of(SAME_SET) && n_blocks > 2 * lag { lag } else { 0 };
     // SAFETY: passed on from the caller, see `Kernels`.
     unsafe {
-        let mut rows = [V::zero(); 4];
-        let to = rows.as_mut_ptr().cast::<V::Element>();
         let mut sums = [V::zero(); N];
         let operand = |chain: usize| b.wrapping_add((column + chain * V::LANES) * b_step);
         let result = |chain: usize| c.wrapping_add(column + chain * V::LANES);
@@ -265,17 +265,27 @@ unsafe fn chains<V: Vector, const N: usize>(tile: &Tile<V::Element>, column: usi
             for (chain, sum) in sums.iter_mut().enumerate() {
                 let block = turn.wrapping_sub(chain * lag);
                 if block < n_blocks {
-                    let step = block * V::DEPTH;
-                    V::transpose(operand(chain).wrapping_add(step), b_step, to, V::LANES);
-                    for row in 0..V::DEPTH {
-                        *sum = V::splat(a.wrapping_add((step + row) * a_step))
-                            .mul_add(V::load(to.wrapping_add(row * V::LANES)), *sum);
+                    let step = block * V::TURNED;
+                    let columns = V::turn(operand(chain).wrapping_add(step), b_step);
+                    for (nth, &column) in columns.as_ref().iter().enumerate() {
+                        *sum = V::splat(a.wrapping_add((step + nth) * a_step)).mul_add(column, *sum);
                     }
                 }
             }
         }
+        let mut rows = [V::zero(); 4];
+        let to = rows.as_mut_ptr().cast::<V::Element>();
         for (chain, sum) in sums.iter_mut().enumerate() {
-            for step in n_blocks * V::DEPTH..k {
+            let turned = n_blocks * V::TURNED;
+            let transposed = turned + (k - turned) / V::DEPTH * V::DEPTH;
+            for step in (turned..transposed).step_by(V::DEPTH) {
+                V::transpose(operand(chain).wrapping_add(step), b_step, to, V::LANES);
+                for row in 0..V::DEPTH {
+                    *sum = V::splat(a.wrapping_add((step + row) * a_step))
+                        .mul_add(V::load(to.wrapping_add(row * V::LANES)), *sum);
+                }
+            }
+            for step in transposed..k {
                 for lane in 0..V::LANES {
                     *to.add(lane) = *operand(chain).wrapping_add(lane * b_step + step);
                 }
