@@ -53,6 +53,17 @@ impl Level {
         }
     }
 
+    /// Whether a single pass prefetches what it reads; see `prefetch`. AMD's processors alone have SSE4a.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn prefetches_single_passes(self) -> bool {
+        self == Level::Avx512 && !is_x86_feature_detected!("sse4a")
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn prefetches_single_passes(self) -> bool {
+        false
+    }
+
     #[cfg(target_arch = "x86_64")]
     fn has_others(self) -> bool {
         match self {

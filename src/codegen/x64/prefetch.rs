@@ -14,8 +14,9 @@
 //! - With AVX2, passes also prefetch the lines of this row that the next pass writes. A store has to fetch its line
 //!   first, and few stores can be pending. Softmax takes 0.6 of the time on Zen 3. But layer norm takes 1.17 of it on a
 //!   Xeon with AVX-512, where more stores can be pending (`scripts/peers.sh --rows W04,W05`).
-//! - With AVX-512 alone, a single pass prefetches. Ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the
-//!   time there (`scripts/peers.sh --rows W01l,W17`). Other processors were not measured.
+//! - With AVX-512 on Intel's processors, a single pass prefetches. Ten ops and Black-Scholes of 1e7 elements take 0.78
+//!   and 0.91 of the time on a Xeon (`scripts/peers.sh --rows W01l,W17`). But a dot product from memory takes 1.7 times
+//!   as long on Zen 5, whose own prefetchers are faster (`scripts/sweep.sh --only dot`).
 
 use super::body::FunctionContext;
 use super::encoder::*;
@@ -73,7 +74,7 @@ impl Prefetches {
             let written = outputs(first).into_iter().filter(|_| manner.stores == Stores::Cached);
             let wants = read.map(|slot| (Want::Read, slot)).chain(written.map(|access| (Want::Write, access)));
             prefetches.below = wants.map(|(want, access)| (want, access, take())).collect();
-        } else if level == Level::Avx512 {
+        } else if level.prefetches_single_passes() {
             prefetches.single = read.collect();
         }
         if level == Level::Avx2 && manner.stores == Stores::Cached {
