@@ -18,8 +18,26 @@ use crate::codegen::{Geometry, Lanes, Part, Pointers};
 use crate::ir::DType;
 use crate::ir::scalar::Prim;
 
-/// Copies `n` elements whose first is at `from`. Sound if these can be read and written, and are aligned.
-type Mover = unsafe fn(from: *const u8, to: *mut u8, n: usize);
+/// Copies `n` elements of each row. Sound if these can be read and written, and are aligned.
+type Mover = unsafe fn(rows: &Rows, n: usize);
+
+/// Rows at equal distances.
+struct Rows {
+    /// The first element that is copied, and where it goes.
+    from: *const u8,
+    to: *mut u8,
+    /// Bytes from a row to the next one, in both.
+    apart: [usize; 2],
+    count: usize,
+}
+
+impl Rows {
+    fn each(&self) -> impl Iterator<Item = (*const u8, *mut u8)> {
+        let &Rows { from, to, apart: [read, written], count } = self;
+        (0..count)
+            .map(move |row| (from.wrapping_add(row.wrapping_mul(read)), to.wrapping_add(row.wrapping_mul(written))))
+    }
+}
 
 /// A kernel with one output, whose elements are those of an operand or all the same.
 #[derive(Debug)]
@@ -27,6 +45,7 @@ pub(super) struct Copying {
     /// Bytes of an element.
     bytes: usize,
     origin: Origin,
+    forwards: Mover,
     backwards: Mover,
     repeated: Mover,
 }
@@ -54,14 +73,14 @@ impl Copying {
             Kind::Prim(Prim::Select) => Origin::Literal(literal(kernel, stored, output.dtype)?),
             Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => return None,
         };
-        let [backwards, repeated] = match bytes {
+        let [forwards, backwards, repeated] = match bytes {
             1 => movers::<u8>(isa),
             2 => movers::<u16>(isa),
             4 => movers::<u32>(isa),
             8 => movers::<u64>(isa),
             _ => return None,
         };
-        (lanes == Lanes::Inner).then_some(Copying { bytes, origin, backwards, repeated })
+        (lanes == Lanes::Inner).then_some(Copying { bytes, origin, forwards, backwards, repeated })
     }
 
     /// Copies one part of a launch, if its rows are such.
@@ -81,30 +100,31 @@ impl Copying {
         let (apart, n) = (geometry.lane_stride(operand), part.lanes.len());
         // The first element in memory is the last one of a row that is walked backwards.
         let (first, mover): (usize, Mover) = match apart {
-            _ if apart == self.bytes => (part.lanes.start, forwards),
+            _ if apart == self.bytes => (part.lanes.start, self.forwards),
             _ if apart == self.bytes.wrapping_neg() => (part.lanes.end.wrapping_sub(1), self.backwards),
             0 => (part.lanes.start, self.repeated),
             // SAFETY: passed on from the caller.
             _ => return unsafe { self.transpose(geometry, operand, memory, pointers.outputs[0], part) },
         };
-        // Forwards, bytes are copied.
-        let n = if apart == self.bytes { n * self.bytes } else { n };
         let start = |access: &Access, row: usize, lane: usize| {
             let row = offset(&geometry.rows, &access.rows, row);
             let lane = lane.wrapping_mul(geometry.lane_stride(access));
             (access.base as usize).wrapping_add(row).wrapping_add(lane)
         };
-        for row in part.outer.clone().take_while(|_| n > 0) {
+        let last = |access: &Access| access.rows.last().copied().unwrap_or(0);
+        let n_together = geometry.rows.last().copied().unwrap_or(1);
+        let mut row = part.outer.start;
+        while row < part.outer.end && n > 0 {
+            let count = (n_together - row % n_together).min(part.outer.end - row);
             let from = memory.wrapping_add(start(operand, row, first));
             let to = pointers.outputs[0].wrapping_add(start(output, row, part.lanes.start));
             // SAFETY: the caller vouches for the elements of both.
-            unsafe { mover(from, to, n) }
+            unsafe { mover(&Rows { from, to, apart: [last(operand), last(output)], count }, n) };
+            row += count;
         }
         true
     }
-}
 
-impl Copying {
     /// Copies one part of a launch whose last row loop goes along neighbours, if they fit into a cache line and fill
     /// vectors. Row by row, each line would be read once per row.
     ///
@@ -166,39 +186,76 @@ fn literal(kernel: &Kernel, select: &Inst, dtype: DType) -> Option<[u8; 8]> {
     (one == other && kernel.insts.iter().all(is_plain)).then_some(element)
 }
 
-/// # Safety
-/// See [`Mover`]; elements are bytes. Both may be the same.
-unsafe fn forwards(from: *const u8, to: *mut u8, n: usize) {
-    // SAFETY: passed on from the caller.
-    unsafe { std::ptr::copy(from, to, n) }
+/// The movers of elements of a size: forwards, backwards, and one element repeated.
+fn movers<T: Copy>(isa: Isa) -> [Mover; 3] {
+    [pick!(self, isa, forwards::<T>), pick!(self, isa, backwards::<T>), pick!(self, isa, repeated::<T>)]
 }
 
-/// The movers of elements of a size: backwards, and one element repeated.
-fn movers<T: Copy>(isa: Isa) -> [Mover; 2] {
-    [pick!(self, isa, backwards::<T>), pick!(self, isa, repeated::<T>)]
+/// Most bytes of a row that is copied without a call of the C library, which takes as long as some fifty bytes.
+const MOST_SHORT: usize = 256;
+
+/// Copies `n` bytes by blocks of type `T`, the last of which ends where the bytes do. Both may be the same.
+///
+/// # Safety
+/// See [`Mover`]. There are as many bytes as in a block.
+#[inline(always)]
+unsafe fn by_blocks<T: Copy>(rows: &Rows, n: usize) {
+    let last = n - size_of::<T>();
+    for (from, to) in rows.each() {
+        // SAFETY: passed on from the caller.
+        let copy =
+            |at: usize| unsafe { to.add(at).cast::<T>().write_unaligned(from.add(at).cast::<T>().read_unaligned()) };
+        (0..last).step_by(size_of::<T>()).for_each(copy);
+        copy(last);
+    }
 }
 
 /// Instantiates the loops for one instruction set.
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         mod $level {
+            use super::{MOST_SHORT, Rows, by_blocks};
+
+            /// # Safety
+            /// See [`super::Mover`]. Both may be the same.
+            $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn forwards<T: Copy>(rows: &Rows, n: usize) {
+                let n = n * size_of::<T>();
+                // SAFETY: the caller vouches for the elements.
+                unsafe {
+                    match n {
+                        1 => by_blocks::<u8>(rows, n),
+                        2..=3 => by_blocks::<u16>(rows, n),
+                        4..=7 => by_blocks::<u32>(rows, n),
+                        8..=15 => by_blocks::<u64>(rows, n),
+                        16..=31 => by_blocks::<[u64; 2]>(rows, n),
+                        32..=MOST_SHORT => by_blocks::<[u64; 4]>(rows, n),
+                        _ => rows.each().for_each(|(from, to)| std::ptr::copy(from, to, n)),
+                    }
+                }
+            }
+
             /// # Safety
             /// See [`super::Mover`]; the two do not overlap.
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn backwards<T: Copy>(from: *const u8, to: *mut u8, n: usize) {
-                // SAFETY: the caller vouches for the elements.
-                let (from, to) = unsafe {
-                    (std::slice::from_raw_parts(from.cast::<T>(), n), std::slice::from_raw_parts_mut(to.cast::<T>(), n))
-                };
-                to.iter_mut().zip(from.iter().rev()).for_each(|(to, &from)| *to = from);
+            pub(super) unsafe fn backwards<T: Copy>(rows: &Rows, n: usize) {
+                for (from, to) in rows.each() {
+                    // SAFETY: the caller vouches for the elements.
+                    let (from, to) = unsafe {
+                        (std::slice::from_raw_parts(from.cast::<T>(), n), std::slice::from_raw_parts_mut(to.cast::<T>(), n))
+                    };
+                    to.iter_mut().zip(from.iter().rev()).for_each(|(to, &from)| *to = from);
+                }
             }
 
             /// # Safety
             /// See [`super::Mover`]; only the first element is read, and need not be aligned.
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn repeated<T: Copy>(from: *const u8, to: *mut u8, n: usize) {
-                // SAFETY: the caller vouches for the elements.
-                unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), n).fill(from.cast::<T>().read_unaligned()) }
+            pub(super) unsafe fn repeated<T: Copy>(rows: &Rows, n: usize) {
+                for (from, to) in rows.each() {
+                    // SAFETY: the caller vouches for the elements.
+                    unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), n).fill(from.cast::<T>().read_unaligned()) }
+                }
             }
         }
     };
@@ -214,19 +271,24 @@ level!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2");
 mod tests {
     use super::*;
 
-    /// Numbers of a size, as they are and as a mover leaves them.
+    /// Moves numbers of a size in two rows, of all lengths that a mover tells apart.
     fn moved<T: Copy + PartialEq + std::fmt::Debug>(isa: Isa, numbers: &[T]) {
-        let [backwards, repeated] = movers::<T>(isa);
-        for n in (0..numbers.len()).step_by(7) {
-            let mut to = numbers.to_vec();
-            let from = numbers.as_ptr().cast::<u8>();
-            // SAFETY: both have at least `n` elements, and one where `n` is 0.
-            unsafe { backwards(from, to.as_mut_ptr().cast(), n) };
-            let reversed: Vec<T> = numbers[..n].iter().rev().copied().collect();
-            assert_eq!((&to[..n], &to[n..]), (&reversed[..], &numbers[n..]), "{isa:?}");
-            // SAFETY: as above.
-            unsafe { repeated(from, to.as_mut_ptr().cast(), n) };
-            assert_eq!((&to[..n], &to[n..]), (&vec![numbers[0]; n][..], &numbers[n..]), "{isa:?}");
+        let [forwards, backwards, repeated] = movers::<T>(isa);
+        let half = numbers.len() / 2;
+        let [first, second] = [&numbers[..half], &numbers[half..2 * half]];
+        for n in 0..half {
+            let check = |mover: Mover, expected: &dyn Fn(&[T]) -> Vec<T>| {
+                let mut to = numbers.to_vec();
+                let (from, apart) = (numbers.as_ptr().cast::<u8>(), [half * size_of::<T>(); 2]);
+                let rows = Rows { from, to: to.as_mut_ptr().cast(), apart, count: 2 };
+                // SAFETY: both rows have more than `n` elements.
+                unsafe { mover(&rows, n) };
+                let all = [expected(first), first[n..].to_vec(), expected(second), numbers[half + n..].to_vec()];
+                assert_eq!(to, all.concat(), "{isa:?} {n}");
+            };
+            check(forwards, &|row| row[..n].to_vec());
+            check(backwards, &|row| row[..n].iter().rev().copied().collect());
+            check(repeated, &|row| vec![row[0]; n]);
         }
     }
 
