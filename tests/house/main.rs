@@ -84,6 +84,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/block_folds.rs",
     "codegen/native/code.rs",
     "codegen/native/deinterleaved.rs",
+    "codegen/native/fold_then_map.rs",
     "codegen/native/gathered.rs",
     "codegen/native/launch.rs",
     "codegen/native/packed.rs",

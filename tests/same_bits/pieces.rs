@@ -63,11 +63,11 @@ fn apart() -> Vec<(String, Graph)> {
     graphs
 }
 
-/// Groups of channels with a weight per channel: only the weights are packed.
+/// Groups of channels with a weight per channel: only the weights are packed, or nothing is where planes are long.
 fn groups() -> Vec<(String, Graph)> {
     let mut graphs = Vec::new();
     for (dtype, other) in [(DType::F32, DType::F32), (DType::F64, DType::BF16)] {
-        for (rows, channels, plane) in [(1, 2, 1), (3, 4, 50), (20, 2, 9), (5, 3, 7000)] {
+        for (rows, channels, plane) in [(1, 2, 1), (3, 4, 50), (20, 2, 9), (2, 40, 33), (3, 2, 1031), (5, 3, 7000)] {
             let all = format!("{rows},{channels},{plane}");
             let text = format!(
                 "n0 = input: {dtype}[{all}]
@@ -75,7 +75,10 @@ fn groups() -> Vec<(String, Graph)> {
                  n2 = sum(n0; [1, 2], true, none): {dtype}[{rows},1,1]
                  n3 = sub(n0, n2; 1): {dtype}[{all}]
                  n4 = mul(n3, n1): {dtype}[{all}]
-                 return n4, n2"
+                 n5 = amax(n0; [1, 2], true): {dtype}[{rows},1,1]
+                 n6 = exp(n5): {dtype}[{rows},1,1]
+                 n7 = minimum(n4, n6): {dtype}[{all}]
+                 return n7, n2"
             );
             graphs.push((format!("groups of {dtype} [{all}]"), parsed(&text)));
         }

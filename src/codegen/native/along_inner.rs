@@ -8,6 +8,7 @@
 
 use super::codes::Codes;
 use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved, deinterleaved_of_one};
+use super::fold_then_map::{self, FoldThenMap};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch::{self, LaunchShape};
@@ -46,6 +47,7 @@ pub(super) struct AlongInner {
     /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
     kernel: Kernel,
     packed: OnceLock<Packed>,
+    fold_then_map: OnceLock<Option<FoldThenMap>>,
     transposed: OnceLock<Option<StagedCode>>,
     gathered: OnceLock<Option<StagedCode>>,
     deinterleave: Deinterleave,
@@ -81,6 +83,7 @@ impl AlongInner {
             is_streaming,
             kernel: kernel.clone(),
             packed: OnceLock::new(),
+            fold_then_map: OnceLock::new(),
             transposed: OnceLock::new(),
             gathered: OnceLock::new(),
             deinterleave,
@@ -108,6 +111,10 @@ impl AlongInner {
             return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
         }
         if is_packed {
+            if let Some(both) = self.fold_then_map(geometry) {
+                // SAFETY: passed on from the caller.
+                return unsafe { both.run(geometry, pointers, part, faults) };
+            }
             let compile = || {
                 Packed::compile(self.compile, &self.kernel)
                     .expect("a kernel that compiled does so for simpler accesses")
@@ -157,6 +164,15 @@ impl AlongInner {
         };
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
         unsafe { launch::run(plain.storing(stores, kernel), &self.shape, geometry, pointers, part, faults) }
+    }
+
+    /// The same kernel as two, if that is faster for a launch.
+    fn fold_then_map(&self, geometry: &Geometry) -> Option<&FoldThenMap> {
+        if !fold_then_map::is_worth(&self.kernel, geometry) {
+            return None;
+        }
+        let compile = || FoldThenMap::new(self.compile, &self.kernel, geometry).ok();
+        self.fold_then_map.get_or_init(compile).as_ref().filter(|both| both.takes(&self.kernel, geometry))
     }
 
     /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.

@@ -18,7 +18,8 @@
 //! | [`gathered`] | strided, and the same in every row |
 //! | [`short_rows`] | short rows, which run as one |
 //!
-//! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
+//! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies. Where several inner
+//! loops are one for the folds alone, [`fold_then_map`] copies nothing.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. [`gathers`] says which loads at an index there are.
@@ -31,6 +32,7 @@ pub(super) mod code;
 mod codes;
 pub(super) mod deinterleaved;
 pub(super) mod flat;
+mod fold_then_map;
 pub(super) mod gathered;
 pub(super) mod gathers;
 mod launch;
