@@ -7,11 +7,14 @@
 use super::flat::{Flat, FlatNodeId, FlatOp};
 use crate::codegen::kernel::Level;
 use crate::ir::SideTable;
-use crate::ir::scalar::Ty;
+use crate::ir::scalar::{Prim, Ty};
 use rustc_hash::FxHashSet;
 
 /// Values made of this many nodes are kept instead of recomputed.
 const KEEP_NODES: usize = 14;
+/// As how many nodes a division, a root, or a rounding to 16 bits counts. To round the sum of two operands again takes
+/// six cycles per vector, and to read it from a row buffer one (`scripts/sweep.sh --only 'layer_norm.*bf16'`).
+const COSTLY: usize = 11;
 
 /// Which values of an earlier pass are kept for later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +101,8 @@ impl Passes {
         let roots = self.roots(flat, pass);
         let kept: Vec<FlatNodeId> = match keep {
             Keep::Expensive => self.worth_keeping(flat, pass, &roots, |id, cone| {
-                flat.nodes[id].ty != Ty::Bool && cone.len() >= KEEP_NODES
+                flat.nodes[id].ty != Ty::Bool
+                    && cone.iter().map(|&id| weight(flat.nodes[id].op)).sum::<usize>() >= KEEP_NODES
             }),
             Keep::Read(in_memory) => self.worth_keeping(flat, pass, &roots, |_, cone| {
                 cone.iter().any(|&id| flat.nodes[id].op.operand().is_some_and(|slot| in_memory[slot]))
@@ -161,6 +165,14 @@ impl Passes {
             }
         }
         kept
+    }
+}
+
+/// As how many nodes one counts.
+fn weight(op: FlatOp) -> usize {
+    match op {
+        FlatOp::Prim(Prim::Div | Prim::Sqrt | Prim::RoundBF16 | Prim::RoundF16) => COSTLY,
+        FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => 1,
     }
 }
 
