@@ -2,10 +2,12 @@
 //!
 //! Operands are contracted in pairs, from left to right unless a path says otherwise. A contraction is one batched
 //! matrix product. Labels that both operands have are its batch dims if they are needed later, and are summed over if
-//! not. A dim of size 1 broadcasts: its label is dropped.
+//! not. A dim of size 1 broadcasts: its label is dropped. Where the equation gives both operands the same labels, as in
+//! `ni,ni->n`, each matrix would be one number. Floats are multiplied and summed then: folds take vectors, and fuse.
 
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
+use crate::ir::DType;
 use crate::ops::composite::Composite;
 use crate::tensor::handle::Tensor;
 
@@ -41,6 +43,9 @@ enum Label {
 struct Labeled {
     tensor: Tensor,
     labels: Vec<Label>,
+    /// All labels that the equation gives it, also those of dims that were dropped. What is computed how depends on
+    /// them alone, so that a row of a batch has the bits that it has alone.
+    given: Vec<Label>,
 }
 
 fn einsum_of(equation: &str, tensors: &[Tensor], path: Option<&[i64]>) -> Result<Tensor> {
@@ -187,7 +192,7 @@ fn drop_broadcast(operands: &mut [Labeled], output: &[Label]) -> Result<()> {
 impl Labeled {
     /// A repeated label means the diagonal.
     fn new(tensor: &Tensor, labels: &[Label]) -> Result<Labeled> {
-        let mut out = Labeled { tensor: tensor.clone(), labels: labels.to_vec() };
+        let mut out = Labeled { tensor: tensor.clone(), labels: labels.to_vec(), given: labels.to_vec() };
         let mut dim = 0;
         while dim < out.labels.len() {
             match out.labels[..dim].iter().position(|label| *label == out.labels[dim]) {
@@ -210,14 +215,16 @@ impl Labeled {
     }
 
     /// Sums over the dims that are not needed.
-    fn summed(self, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
+    fn summed(mut self, needed: impl Fn(&Label) -> bool) -> Result<Labeled> {
         let dims: Vec<i64> =
             (0i64..).zip(&self.labels).filter(|(_, label)| !needed(label)).map(|(dim, _)| dim).collect();
         if dims.is_empty() {
             return Ok(self);
         }
-        let tensor = self.tensor.sum(dims, false)?;
-        Ok(Labeled { tensor, labels: self.labels.into_iter().filter(needed).collect() })
+        self.tensor = self.tensor.sum(dims, false)?;
+        self.labels.retain(&needed);
+        self.given.retain(&needed);
+        Ok(self)
     }
 
     /// Permutes the dims to the order of `labels`, which contain all labels of the tensor. A missing dim gets size 1.
@@ -257,8 +264,19 @@ fn contract(a: Labeled, b: Labeled, needed: impl Fn(&Label) -> bool) -> Result<L
     };
     let (rows, columns) = (own(&a, &b), own(&b, &a));
     let labels = [&batch[..], &rows, &columns].concat();
+    let mut given = [&a.given[..], &b.given].concat();
+    given.retain(&needed);
     if inner.is_empty() {
-        return Ok(Labeled { tensor: a.in_order(&labels)?.mul(b.in_order(&labels)?)?, labels });
+        return Ok(Labeled { tensor: a.in_order(&labels)?.mul(b.in_order(&labels)?)?, labels, given });
+    }
+    let is_within = |one: &Labeled, other: &Labeled| one.given.iter().all(|label| other.given.contains(label));
+    // Narrow floats would be rounded before their sum, and sums of integers are wider.
+    let is_wide = a.tensor.dtype() == b.tensor.dtype() && matches!(a.tensor.dtype(), DType::F32 | DType::F64);
+    if is_wide && is_within(&a, &b) && is_within(&b, &a) {
+        let order = [&labels[..], &inner].concat();
+        let dims: Vec<i64> = (labels.len()..order.len()).map(|dim| dim as i64).collect();
+        let tensor = a.in_order(&order)?.mul(b.in_order(&order)?)?.sum(dims, false)?;
+        return Ok(Labeled { tensor, labels, given });
     }
     let sizes = [a.sizes(&batch), a.sizes(&rows), b.sizes(&columns)].concat();
     let count = |side: &Labeled, labels: &[Label]| -> usize { side.sizes(labels).iter().product() };
@@ -267,5 +285,5 @@ fn contract(a: Labeled, b: Labeled, needed: impl Fn(&Label) -> bool) -> Result<L
         side.in_order(&order.concat())?.reshape(&shape[..])
     };
     let product = matrices(&a, [&batch, &rows, &inner])?.bmm(&matrices(&b, [&batch, &inner, &columns])?)?;
-    Ok(Labeled { tensor: product.view(&sizes[..])?, labels })
+    Ok(Labeled { tensor: product.view(&sizes[..])?, labels, given })
 }

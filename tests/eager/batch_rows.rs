@@ -23,7 +23,7 @@ fn sizes(x: &Tensor) -> [usize; 3] {
 }
 
 /// Functions that treat the rows of the batch alike.
-const FUNCTIONS: [(&str, Function); 31] = [
+const FUNCTIONS: [(&str, Function); 33] = [
     ("matmul", |x| x.matmul(&weight(&[sizes(x)[2], 37], x)?)),
     ("linear", |x| x.linear(&weight(&[19, sizes(x)[2]], x)?, Some(&weight(&[19], x)?))),
     ("linear of flat rows", |x| {
@@ -32,6 +32,10 @@ const FUNCTIONS: [(&str, Function); 31] = [
     }),
     ("matmul of a row by itself", |x| x.matmul(&x.transpose(1, 2)?)),
     ("einsum", |x| einsum("bcl,bdl->bcd", &[x, x])),
+    ("einsum with a number per row", |x| einsum("bcl,bcl->bc", &[x, x])),
+    ("einsum with a number per row, and a broadcast row", |x| {
+        einsum("bcl,bcl->b", &[x, &weight(&[1, 1, sizes(x)[2]], x)?])
+    }),
     ("einsum with a shared operand", |x| einsum("bcl,lk->bck", &[x, &weight(&[sizes(x)[2], 11], x)?])),
     ("sum over all but the batch", |x| x.sum([1, 2], false)),
     ("sum over the middle", |x| x.sum(1, false)),
