@@ -6,6 +6,7 @@
     python torch_compile.py --nets [...]            networks and programs of nets.py instead; `step` where they train
     python torch_compile.py --functions [...]       functions of functions.py instead, without gradients
     python torch_compile.py --small-functions [...] functions of small_functions.py instead, without gradients
+    python torch_compile.py --other-functions [...] functions of other_functions.py instead, without gradients
 
 Models have the architectures of transformers in small random configurations, and one has BERT-base's sizes. For each
 model and mode, processes of their own measure first calls: of `aot_eager`, which traces and compiles nothing; and of
@@ -56,9 +57,11 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     if name not in MODELS:
         import functions
         import nets
+        import other_functions
         import small_functions
 
-        all_functions = {**functions.FUNCTIONS, **small_functions.SMALL_FUNCTIONS}
+        others = {**other_functions.OTHER_FUNCTIONS, **other_functions.MORE_FUNCTIONS}
+        all_functions = {**functions.FUNCTIONS, **small_functions.SMALL_FUNCTIONS, **others}
         return {**nets.NETWORKS, **nets.PROGRAMS, **all_functions}[name]()
     import transformers as hf
 
@@ -194,7 +197,8 @@ def steady(name: str, training: bool, seconds: float) -> dict[str, Any]:
     for backend, call in calls.items():
         for _ in range(3):
             results[backend] = call().detach().clone()
-    error = {b: (results[b] - results["eager"]).abs().max().item() for b in BACKENDS}
+    wide = {b: found if found.is_complex() else found.double() for b, found in results.items()}
+    error = {b: (wide[b] - wide["eager"]).abs().max().item() for b in BACKENDS}
     times: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["eager"]) < 5:
@@ -344,11 +348,19 @@ SMALL_FUNCTIONS_TEXT = [
     "copies were mended since. *Inference* is a call without gradients. *Error* is opfuse's greatest difference from",
     "eager PyTorch, as a number, whatever the results' size is.",
 ]
+OTHER_FUNCTIONS_TITLE = "# Other functions under torch.compile"
+OTHER_FUNCTIONS_TEXT = [
+    "Images, sound, finance, physics, statistics, graphs, recommenders, language, losses, whole numbers, masks, narrow",
+    "dtypes, optimizers, geometry and recurrences, from `python/benches/other_functions.py`. They were written in one go",
+    "by somebody who did not look at the compiler, before any was measured. *Inference* is a call without gradients.",
+    "*Error* is opfuse's greatest difference from eager PyTorch in the first result, as a number, whatever its size is.",
+]
 TEXTS = {
     "models": (MODELS_TITLE, MODELS_TEXT),
     "nets": (NETS_TITLE, NETS_TEXT),
     "functions": (FUNCTIONS_TITLE, FUNCTIONS_TEXT),
     "small-functions": (SMALL_FUNCTIONS_TITLE, SMALL_FUNCTIONS_TEXT),
+    "other-functions": (OTHER_FUNCTIONS_TITLE, OTHER_FUNCTIONS_TEXT),
 }
 STEADY_TEXT = [
     "",
@@ -368,12 +380,16 @@ def rows(kind: str) -> list[tuple[str, str]]:
         return [(name, mode) for name in MODELS for mode in MODES]
     import functions
     import nets
+    import other_functions
     import small_functions
 
     if kind == "functions":
         return [(name, "inference") for name in functions.FUNCTIONS]
     if kind == "small-functions":
         return [(name, "inference") for name in small_functions.SMALL_FUNCTIONS]
+    if kind == "other-functions":
+        others = [*other_functions.OTHER_FUNCTIONS, *other_functions.MORE_FUNCTIONS]
+        return [(name, "inference") for name in others]
     networks = [(name, mode) for name in nets.NETWORKS for mode in MODES]
     return networks + [(name, "inference") for name in nets.PROGRAMS]
 
@@ -436,6 +452,7 @@ def main() -> None:
         "nets": "networks and programs of nets.py",
         "functions": "functions of functions.py",
         "small-functions": "functions of small_functions.py",
+        "other-functions": "functions of other_functions.py",
     }
     for kind, what in kinds.items():
         parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=what)
