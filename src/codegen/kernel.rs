@@ -137,9 +137,22 @@ impl Kernel {
     /// A primitive that is computed one element at a time, which no tier makes machine code for, if there is one.
     pub(super) fn prim_by_element(&self) -> Option<Prim> {
         self.insts.iter().find_map(|inst| match inst.kind {
-            Kind::Prim(prim) if prim.is_by_element() => Some(prim),
+            Kind::Prim(prim) if prim.is_by_element() && self.literal_divisor(inst).is_none() => Some(prim),
             Kind::Prim(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) | Kind::Func(_) | Kind::Fold(_) => None,
         })
+    }
+
+    /// The literal that an instruction divides integers by, if machine code makes a product of the division
+    /// ([`super::literal_divisors`]). Its estimates of 64-bit quotients are close enough for divisors up to 2^31.
+    pub(super) fn literal_divisor(&self, inst: &Inst) -> Option<i64> {
+        let (Kind::Prim(Prim::Quot | Prim::Rem), &[_, by]) = (inst.kind, &inst.args[..]) else { return None };
+        let Kind::Lit(literal) = self.inst(by).kind else { return None };
+        let value = match inst.ty {
+            Ty::I32 => i64::from(literal.as_i32()),
+            Ty::I64 => literal.as_i64(),
+            Ty::Bool | Ty::F32 | Ty::F64 => return None,
+        };
+        (2..=1 << 31).contains(&value.unsigned_abs()).then_some(value)
     }
 
     /// The operands that are read at indices, in order.

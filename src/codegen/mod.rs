@@ -13,6 +13,7 @@ pub mod geometry;
 pub mod interp;
 pub mod kernel;
 pub mod launch;
+mod literal_divisors;
 pub mod lower;
 pub mod native;
 pub mod parallel;

@@ -36,6 +36,11 @@ pub(super) fn prim(prim: Prim, ty: Ty) -> f64 {
     }
 }
 
+/// The weight of a division of integers by a literal, which is made of multiplications.
+pub(super) fn by_literal(ty: Ty) -> f64 {
+    if ty == Ty::I64 { 26.0 } else { 16.0 }
+}
+
 /// The weight of a function. Its operands and its result have one type.
 pub(super) fn func(func: Func, ty: Ty) -> f64 {
     let [narrow, wide] = match func {

@@ -2,7 +2,7 @@
 //! whole in [`super::routines`].
 
 use super::weights;
-use crate::ir::scalar::{Body, Kind, Ty};
+use crate::ir::scalar::{Body, Kind, Prim, Ty};
 use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Op, SideTable};
 use std::collections::HashMap;
 use std::ops::Index;
@@ -73,7 +73,11 @@ impl Work {
             let ty = inst.args.first().map_or(inst.ty, |arg| body.insts[arg.index()].ty);
             let width = if matches!(ty, Ty::F64 | Ty::I64) || matches!(inst.ty, Ty::F64 | Ty::I64) { 2.0 } else { 1.0 };
             work.operations += if matches!(inst.kind, Kind::Prim(_) | Kind::Func(_)) { 1.0 } else { 0.0 };
+            let by_literal = || inst.args.get(1).is_some_and(|by| matches!(body.insts[by.index()].kind, Kind::Lit(_)));
             match inst.kind {
+                Kind::Prim(Prim::Quot | Prim::Rem) if !ty.is_float() && by_literal() => {
+                    work.plain += weights::by_literal(ty) * width;
+                }
                 Kind::Prim(prim) => work.plain += weights::prim(prim, ty) * width,
                 Kind::Func(func) => work.functions += weights::func(func, ty) * width,
                 Kind::Arg(_) | Kind::Lit(_) => {}

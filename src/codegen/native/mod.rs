@@ -54,6 +54,7 @@ pub use program::NativeProgram;
 
 use super::geometry::Class;
 use super::kernel::{Inst, Kernel, Kind, Source};
+use super::literal_divisors::without_literal_divisors;
 use crate::error::{Reason, TierLimit};
 use code::Code;
 use flat::Flat;
@@ -108,7 +109,7 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<Form, Reason
     if let Some(reason) = declined(kernel) {
         return Err(reason);
     }
-    Ok(with_loops(kernel, classes, Flat::new(kernel, classes)))
+    Ok(with_loops(kernel, classes, Flat::new(&without_literal_divisors(kernel), classes)))
 }
 
 fn with_loops(kernel: &Kernel, classes: &[Class], flat: Flat) -> Form {
@@ -123,7 +124,8 @@ fn with_loops(kernel: &Kernel, classes: &[Class], flat: Flat) -> Form {
 /// There is none for folds, which would take some elements twice, nor for gathers.
 pub(super) fn for_small_angles(kernel: &Kernel, classes: &[Class], usual: &Flat) -> Option<Form> {
     let has_form = usual.has_angles && skips_reduction(kernel);
-    has_form.then(|| with_loops(kernel, classes, Flat::of_small_angles(kernel, classes)))
+    let flat = || Flat::of_small_angles(&without_literal_divisors(kernel), classes);
+    has_form.then(|| with_loops(kernel, classes, flat()))
 }
 
 /// Whether code may skip the range reduction of huge angles where there are none.
