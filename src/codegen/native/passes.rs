@@ -13,7 +13,8 @@ use rustc_hash::FxHashSet;
 /// Values made of this many nodes are kept instead of recomputed.
 const KEEP_NODES: usize = 14;
 /// As how many nodes a division, a root, or a rounding to 16 bits counts. To round the sum of two operands again takes
-/// six cycles per vector, and to read it from a row buffer one (`scripts/sweep.sh --only 'layer_norm.*bf16'`).
+/// six cycles per vector, and to read it from a row buffer one (`residual norm bf16` of
+/// `python/benches/torch_compile.py --other-functions`).
 const COSTLY: usize = 11;
 
 /// Which values of an earlier pass are kept for later ones.

@@ -15,7 +15,7 @@
 //!   first, and few stores can be pending. Softmax takes 0.6 of the time on Zen 3. But layer norm takes 1.17 of it on a
 //!   Xeon with AVX-512, where more stores can be pending (`scripts/peers.sh --rows W04,W05`).
 //! - With AVX-512 on Intel's processors, a single pass prefetches. Ten ops and Black-Scholes of 1e7 elements take 0.78
-//!   and 0.91 of the time on a Xeon (`scripts/peers.sh --rows W01l,W17`). But a dot product from memory takes 1.7 times
+//!   and 0.91 of the time on a Xeon (`scripts/peers.sh --rows W01l,W17`). But a dot product from memory takes 1.3 times
 //!   as long on Zen 5, whose own prefetchers are faster (`scripts/sweep.sh --only dot`).
 
 use super::body::FunctionContext;
