@@ -4,7 +4,7 @@
 //! later pass may need a per-element value of an earlier one. It is recomputed if that is cheap. Otherwise it is
 //! *kept*: the earlier pass writes it to a row buffer, which the later one reads.
 
-use super::flat::{Flat, FlatNodeId, FlatOp};
+use super::flat::{Flat, FlatNode, FlatNodeId, FlatOp};
 use crate::codegen::kernel::Level;
 use crate::ir::SideTable;
 use crate::ir::scalar::{Prim, Ty};
@@ -103,7 +103,7 @@ impl Passes {
         let kept: Vec<FlatNodeId> = match keep {
             Keep::Expensive => self.worth_keeping(flat, pass, &roots, |id, cone| {
                 flat.nodes[id].ty != Ty::Bool
-                    && cone.iter().map(|&id| weight(flat.nodes[id].op)).sum::<usize>() >= KEEP_NODES
+                    && cone.iter().map(|&id| weight(&flat.nodes[id])).sum::<usize>() >= KEEP_NODES
             }),
             Keep::Read(in_memory) => self.worth_keeping(flat, pass, &roots, |_, cone| {
                 cone.iter().any(|&id| flat.nodes[id].op.operand().is_some_and(|slot| in_memory[slot]))
@@ -169,9 +169,10 @@ impl Passes {
     }
 }
 
-/// As how many nodes one counts.
-fn weight(op: FlatOp) -> usize {
-    match op {
+/// As how many nodes one counts. What a row has once is not computed again.
+fn weight(node: &FlatNode) -> usize {
+    match node.op {
+        _ if node.level == Level::Row || node.uniform => 1,
         FlatOp::Prim(Prim::Div | Prim::Sqrt | Prim::RoundBF16 | Prim::RoundF16) => COSTLY,
         FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => 1,
     }
