@@ -134,6 +134,22 @@ impl Kernel {
             && self.outputs.iter().all(|output| self.inst(output.value).level == Level::Row)
     }
 
+    /// The instructions that a value needs, operands first and its own last. Those that are known are left out, and so
+    /// is what only they need.
+    pub(super) fn needed_by(&self, root: Reg, is_known: impl Fn(Reg) -> bool) -> Vec<Reg> {
+        let mut is_needed = vec![false; root.index() + 1];
+        is_needed[root.index()] = true;
+        let mut needed = Vec::new();
+        for reg in (0..=root.index()).rev().map(Reg::new) {
+            if is_needed[reg.index()] && !is_known(reg) {
+                self.inst(reg).args.iter().for_each(|arg| is_needed[arg.index()] = true);
+                needed.push(reg);
+            }
+        }
+        needed.reverse();
+        needed
+    }
+
     /// A primitive that is computed one element at a time, which no tier makes machine code for, if there is one.
     pub(super) fn prim_by_element(&self) -> Option<Prim> {
         self.insts.iter().find_map(|inst| match inst.kind {

@@ -248,17 +248,8 @@ impl<'a> Extract<'a> {
 
     /// The copy of an instruction and of all that it needs.
     fn copy(&mut self, root: Reg) -> Reg {
-        let mut is_needed = vec![false; root.index() + 1];
-        is_needed[root.index()] = true;
-        for index in (0..=root.index()).rev() {
-            if is_needed[index] && self.copies[index].is_none() {
-                self.kernel.insts[index].args.iter().for_each(|arg| is_needed[arg.index()] = true);
-            }
-        }
-        for (index, is_needed) in is_needed.into_iter().enumerate() {
-            if is_needed && self.copies[index].is_none() {
-                self.copies[index] = Some(self.copy_one(index));
-            }
+        for reg in self.kernel.needed_by(root, |reg| self.copies[reg.index()].is_some()) {
+            self.copies[reg.index()] = Some(self.copy_one(reg));
         }
         self.copied(root)
     }
@@ -267,8 +258,8 @@ impl<'a> Extract<'a> {
         self.copies[reg.index()].expect("operands precede their users")
     }
 
-    fn copy_one(&mut self, index: usize) -> Reg {
-        let Inst { kind, args, ty, level } = &self.kernel.insts[index];
+    fn copy_one(&mut self, reg: Reg) -> Reg {
+        let Inst { kind, args, ty, level } = self.kernel.inst(reg);
         let args: SmallVec<[Reg; 3]> = args.iter().map(|&arg| self.copied(arg)).collect();
         let kind = match *kind {
             Kind::Load(slot) => Kind::Load(self.slot(slot as usize)),

@@ -244,17 +244,8 @@ impl<'a> Copier<'a> {
 
     /// The copy of an instruction and of all that it needs.
     fn copy(&mut self, root: Reg) -> Reg {
-        let mut needed = vec![false; root.index() + 1];
-        needed[root.index()] = true;
-        for index in (0..=root.index()).rev() {
-            if needed[index] && self.copies[index].is_none() {
-                self.kernel.insts[index].args.iter().for_each(|arg| needed[arg.index()] = true);
-            }
-        }
-        for (index, is_needed) in needed.into_iter().enumerate() {
-            if is_needed && self.copies[index].is_none() {
-                self.copies[index] = Some(self.copy_one(index));
-            }
+        for reg in self.kernel.needed_by(root, |reg| self.copies[reg.index()].is_some()) {
+            self.copies[reg.index()] = Some(self.copy_one(reg));
         }
         self.copied(root)
     }
@@ -263,8 +254,8 @@ impl<'a> Copier<'a> {
         self.copies[reg.index()].expect("operands precede their users")
     }
 
-    fn copy_one(&mut self, index: usize) -> Reg {
-        let inst = &self.kernel.insts[index];
+    fn copy_one(&mut self, reg: Reg) -> Reg {
+        let inst = self.kernel.inst(reg);
         let args: SmallVec<[Reg; 3]> = inst.args.iter().map(|&arg| self.copied(arg)).collect();
         let (ty, kind) = (inst.ty, inst.kind);
         let kind = match kind {
