@@ -193,6 +193,15 @@ impl Kernel {
         &self.insts[reg.index()]
     }
 
+    /// The type of a prim on some values.
+    ///
+    /// # Panics
+    /// If the prim does not take their types.
+    pub(super) fn result(&self, prim: Prim, args: &[Reg]) -> Ty {
+        let tys: SmallVec<[Ty; 3]> = args.iter().map(|&reg| self.inst(reg).ty).collect();
+        prim.result(&tys).expect("prims are written for values of the right types")
+    }
+
     /// Per instruction, the pass over the row's elements in which a full value can first be computed, or before which
     /// a row value is known. A fold in pass `p` is known before pass `p + 1`.
     pub fn passes(&self) -> Vec<usize> {

@@ -9,6 +9,7 @@ pub mod cranelift;
 pub mod cuda;
 pub mod disk;
 pub mod fold;
+mod fold_prims;
 pub mod geometry;
 pub mod interp;
 pub mod kernel;

@@ -13,6 +13,7 @@
 //! combining an identity changes nothing ([`super::fold`]). The same holds for where partial results start, but for a
 //! sum of floats: +0.0 is added to the first element. A sum with +0.0 in it is never -0.0, so one is enough.
 
+use super::fold_prims::{WritePrims, combined, wins};
 use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row, is_dense};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
 use crate::ir::Combine;
@@ -277,12 +278,6 @@ impl Unroller<'_> {
         }
     }
 
-    fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
-        let tys: SmallVec<[Ty; 3]> = args.iter().map(|&reg| self.new.inst(reg).ty).collect();
-        let ty = prim.result(&tys).expect("the types of a fold are verified");
-        self.emit(Kind::Prim(prim), args, ty)
-    }
-
     /// The values of all instructions at the inner elements of a row.
     fn row(&mut self, places: &[Place]) -> Vec<Copies> {
         let old = self.old;
@@ -342,13 +337,13 @@ impl Unroller<'_> {
             partial[0] = self.prim(Prim::Add, &[partial[0], zero]);
         }
         for later in FOLD_LANES..partial.len() {
-            partial[later % FOLD_LANES] = self.combined(combine, partial[later % FOLD_LANES], partial[later]);
+            partial[later % FOLD_LANES] = combined(self, combine, partial[later % FOLD_LANES], partial[later]);
         }
         partial.truncate(FOLD_LANES);
         let mut half = FOLD_LANES / 2;
         while half > 0 {
             for upper in half..partial.len() {
-                partial[upper - half] = self.combined(combine, partial[upper - half], partial[upper]);
+                partial[upper - half] = combined(self, combine, partial[upper - half], partial[upper]);
             }
             partial.truncate(half);
             half /= 2;
@@ -356,43 +351,27 @@ impl Unroller<'_> {
         partial[0]
     }
 
-    /// Two partial results as one, as [`super::fold::FoldOp`] says.
-    fn combined(&mut self, combine: Combine, acc: Reg, x: Reg) -> Reg {
-        let limited = |unroller: &mut Self, prim| {
-            let limited = unroller.prim(prim, &[acc, x]);
-            if !unroller.new.inst(acc).ty.is_float() {
-                return limited;
-            }
-            let is_nan = unroller.prim(Prim::Ne, &[acc, acc]);
-            unroller.prim(Prim::Select, &[is_nan, acc, limited])
-        };
-        match combine {
-            Combine::Sum => self.prim(Prim::Add, &[acc, x]),
-            Combine::Prod => self.prim(Prim::Mul, &[acc, x]),
-            Combine::Any => self.prim(Prim::Or, &[acc, x]),
-            Combine::All => self.prim(Prim::And, &[acc, x]),
-            Combine::Max => limited(self, Prim::Max),
-            Combine::Min => limited(self, Prim::Min),
-            Combine::ArgMax | Combine::ArgMin => unreachable!("an index fold combines pairs"),
-        }
-    }
-
     /// The index of the best value, as [`super::fold::IndexFold`] says. A NaN beats all else, and the first of equal
     /// values stays. So the order of comparisons does not matter.
     fn best_index(&mut self, combine: Combine, values: &[Reg], indices: &[Reg]) -> Reg {
         let (mut best, mut index) = (values[0], indices[0]);
         for (&value, &own) in values.iter().zip(indices).skip(1) {
-            let pair = if combine == Combine::ArgMax { [best, value] } else { [value, best] };
-            let mut wins = self.prim(Prim::Lt, &pair);
-            if self.new.inst(value).ty.is_float() {
-                let (is_nan, is_number) = (self.prim(Prim::Ne, &[value, value]), self.prim(Prim::Eq, &[best, best]));
-                let is_first_nan = self.prim(Prim::And, &[is_nan, is_number]);
-                wins = self.prim(Prim::Or, &[wins, is_first_nan]);
-            }
+            let wins = wins(self, combine, best, value);
             best = self.prim(Prim::Select, &[wins, value, best]);
             index = self.prim(Prim::Select, &[wins, own, index]);
         }
         index
+    }
+}
+
+impl WritePrims for Unroller<'_> {
+    fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
+        let ty = self.new.result(prim, args);
+        self.emit(Kind::Prim(prim), args, ty)
+    }
+
+    fn is_float(&self, value: Reg) -> bool {
+        self.new.inst(value).ty.is_float()
     }
 }
 

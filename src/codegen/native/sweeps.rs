@@ -5,6 +5,7 @@
 //! the rows reads the results of the folds from memory.
 
 use crate::codegen::fold;
+use crate::codegen::fold_prims::{self, WritePrims};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Output, Source};
 use crate::error::{Reason, TierLimit};
@@ -300,64 +301,16 @@ impl<'a> Copier<'a> {
         fold.partials().into_iter().map(lit).collect()
     }
 
-    fn prim(&mut self, prim: Prim, args: &[Reg], ty: Ty) -> Reg {
-        self.push(full(Kind::Prim(prim), args.into(), ty))
-    }
-
-    /// Partial results with a value in them, as [`fold::FoldOp::combine`] and [`fold::IndexFold::wins`] say.
+    /// Partial results with a value in them.
     fn combined(&mut self, fold: Folded, acc: &[Reg], values: &[Reg], ties: Ties) -> Partials {
-        let (ty, best, value) = (fold.ty, acc[0], values[0]);
-        let prim = match fold.combine {
-            Combine::Sum => Prim::Add,
-            Combine::Prod => Prim::Mul,
-            Combine::Max => Prim::Max,
-            Combine::Min => Prim::Min,
-            Combine::Any => Prim::Or,
-            Combine::All => Prim::And,
-            Combine::ArgMax | Combine::ArgMin => {
-                let wins = self.wins(fold, acc, values, ties);
-                let kept = |(&value, &best): (&Reg, &Reg)| {
-                    let ty = self.made.inst(best).ty;
-                    self.prim(Prim::Select, &[wins, value, best], ty)
-                };
-                return values.iter().zip(acc).map(kept).collect();
-            }
+        let (&[best, best_index], &[value, index]) = (acc, values) else {
+            return smallvec![fold_prims::combined(self, fold.combine, acc[0], values[0])];
         };
-        let either = self.prim(prim, &[best, value], ty);
-        if !(ty.is_float() && matches!(fold.combine, Combine::Max | Combine::Min)) {
-            return smallvec![either];
-        }
-        let is_nan = self.prim(Prim::Ne, &[best, best], Ty::Bool);
-        smallvec![self.prim(Prim::Select, &[is_nan, best, either], ty)]
-    }
-
-    /// Whether a value and its index take the place of the best ones.
-    fn wins(&mut self, fold: Folded, acc: &[Reg], values: &[Reg], ties: Ties) -> Reg {
-        let (best, value) = (acc[0], values[0]);
-        let (low, high) = if fold.combine == Combine::ArgMax { (best, value) } else { (value, best) };
-        let mut wins = self.prim(Prim::Lt, &[low, high], Ty::Bool);
-        if ties == Ties::ByIndex {
-            let is_lower = self.prim(Prim::Lt, &[values[1], acc[1]], Ty::Bool);
-            let mut is_tie = self.prim(Prim::Eq, &[value, best], Ty::Bool);
-            if fold.ty.is_float() {
-                let both = self.are_nans(value, Prim::Ne, best);
-                is_tie = self.prim(Prim::Or, &[is_tie, both], Ty::Bool);
-            }
-            let is_earlier = self.prim(Prim::And, &[is_tie, is_lower], Ty::Bool);
-            wins = self.prim(Prim::Or, &[wins, is_earlier], Ty::Bool);
-        }
-        if fold.ty.is_float() {
-            let is_first_nan = self.are_nans(value, Prim::Eq, best);
-            wins = self.prim(Prim::Or, &[wins, is_first_nan], Ty::Bool);
-        }
-        wins
-    }
-
-    /// Whether a value is a NaN, and the best one is too ([`Prim::Ne`]) or is not ([`Prim::Eq`]).
-    fn are_nans(&mut self, value: Reg, of_best: Prim, best: Reg) -> Reg {
-        let (value, best) =
-            (self.prim(Prim::Ne, &[value, value], Ty::Bool), self.prim(of_best, &[best, best], Ty::Bool));
-        self.prim(Prim::And, &[value, best], Ty::Bool)
+        let wins = match ties {
+            Ties::First => fold_prims::wins(self, fold.combine, best, value),
+            Ties::ByIndex => fold_prims::wins_by_index(self, fold.combine, [best, best_index], [value, index]),
+        };
+        [(value, best), (index, best_index)].map(|(new, old)| self.prim(Prim::Select, &[wins, new, old])).into()
     }
 
     /// Writes the partial results of a fold, after those of the folds before it.
@@ -378,6 +331,17 @@ impl<'a> Copier<'a> {
             .chain(outputs.iter().map(|place| classes[n_operands + place.slot]))
             .collect();
         Piece { kernel: self.made, classes, operands: self.operands, outputs }
+    }
+}
+
+impl WritePrims for Copier<'_> {
+    fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
+        let ty = self.made.result(prim, args);
+        self.push(full(Kind::Prim(prim), args.into(), ty))
+    }
+
+    fn is_float(&self, value: Reg) -> bool {
+        self.made.inst(value).ty.is_float()
     }
 }
 
