@@ -36,7 +36,7 @@ mod fold_then_map;
 pub(super) mod gathered;
 pub(super) mod gathers;
 mod launch;
-mod packed;
+pub(super) mod packed;
 pub(super) mod passes;
 mod patches;
 mod program;

@@ -272,14 +272,16 @@ unsafe fn copy_runs(
 /// Copies so many bytes for each pair of addresses. Runs are often so short that a call for each would take longer.
 ///
 /// # Safety
-/// As for [`copy_runs`].
+/// As for [`copy_runs`], but both addresses of a pair may be the same.
 #[inline(always)]
-pub(super) unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
+pub(in crate::codegen) unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)>, bytes: usize) {
     type Block = [u8; 16];
     type Wide = [u8; 32];
     // SAFETY: passed on from the caller.
     unsafe {
         match bytes {
+            1 => blocks::<u8, 0>(pairs, bytes),
+            2..=3 => blocks::<u16, 1>(pairs, bytes),
             4..=7 => blocks::<u32, 1>(pairs, bytes),
             8..=15 => blocks::<u64, 1>(pairs, bytes),
             16 => blocks::<Block, 0>(pairs, bytes),
@@ -291,7 +293,7 @@ pub(super) unsafe fn copy_dense(pairs: impl Iterator<Item = (*const u8, *mut u8)
             129..=160 => blocks::<Wide, 4>(pairs, bytes),
             161..=192 => blocks::<Wide, 5>(pairs, bytes),
             193..=224 => blocks::<Wide, 6>(pairs, bytes),
-            _ => pairs.for_each(|(from, to)| std::ptr::copy_nonoverlapping(from, to, bytes)),
+            _ => pairs.for_each(|(from, to)| std::ptr::copy(from, to, bytes)),
         }
     }
 }

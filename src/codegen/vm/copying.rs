@@ -13,6 +13,7 @@ use super::isa::Isa;
 use super::routine::pick;
 use crate::codegen::geometry::{Access, offset};
 use crate::codegen::kernel::{Inst, Kernel, Kind, Source};
+use crate::codegen::native::packed::copy_dense;
 use crate::codegen::native::transpose::transpose;
 use crate::codegen::{Geometry, Lanes, Part, Pointers};
 use crate::ir::DType;
@@ -112,15 +113,11 @@ impl Copying {
             (access.base as usize).wrapping_add(row).wrapping_add(lane)
         };
         let last = |access: &Access| access.rows.last().copied().unwrap_or(0);
-        let n_together = geometry.rows.last().copied().unwrap_or(1);
-        let mut row = part.outer.start;
-        while row < part.outer.end && n > 0 {
-            let count = (n_together - row % n_together).min(part.outer.end - row);
+        for (row, count) in runs(geometry, part).take_while(|_| n > 0) {
             let from = memory.wrapping_add(start(operand, row, first));
             let to = pointers.outputs[0].wrapping_add(start(output, row, part.lanes.start));
             // SAFETY: the caller vouches for the elements of both.
             unsafe { mover(&Rows { from, to, apart: [last(operand), last(output)], count }, n) };
-            row += count;
         }
         true
     }
@@ -149,16 +146,21 @@ impl Copying {
             let lane = part.lanes.start.wrapping_mul(geometry.lane_stride(access));
             (access.base as usize).wrapping_add(offset(&geometry.rows, &access.rows, row)).wrapping_add(lane)
         };
-        let mut row = part.outer.start;
-        while row < part.outer.end && lanes > 0 {
-            let rows = (n_together - row % n_together).min(part.outer.end - row);
+        for (row, rows) in runs(geometry, part).take_while(|_| lanes > 0) {
             let (from, to) = (memory.wrapping_add(start(operand, row)), to.wrapping_add(start(output, row)));
             // SAFETY: the caller vouches for the elements of these rows in both.
             unsafe { transpose(from, apart, to, pitch / self.bytes, self.bytes, rows, lanes) };
-            row += rows;
         }
         true
     }
+}
+
+/// The rows of a part in runs along the last row loop: the first of each run, and how many they are.
+fn runs(geometry: &Geometry, part: &Part) -> impl Iterator<Item = (usize, usize)> {
+    let (n_together, end) = (geometry.rows.last().copied().unwrap_or(1), part.outer.end);
+    let run = move |row: usize| (row, (n_together - row % n_together).min(end - row));
+    let first = (part.outer.start < end).then(|| run(part.outer.start));
+    std::iter::successors(first, move |(row, count)| (row + count < end).then(|| run(row + count)))
 }
 
 /// Fewest rows that are transposed by vectors: of elements of 1, 2, 4 and 8 bytes.
@@ -191,48 +193,18 @@ fn movers<T: Copy>(isa: Isa) -> [Mover; 3] {
     [pick!(self, isa, forwards::<T>), pick!(self, isa, backwards::<T>), pick!(self, isa, repeated::<T>)]
 }
 
-/// Most bytes of a row that is copied without a call of the C library, which takes as long as some fifty bytes.
-const MOST_SHORT: usize = 256;
-
-/// Copies `n` bytes by blocks of type `T`, the last of which ends where the bytes do. Both may be the same.
-///
-/// # Safety
-/// See [`Mover`]. There are as many bytes as in a block.
-#[inline(always)]
-unsafe fn by_blocks<T: Copy>(rows: &Rows, n: usize) {
-    let last = n - size_of::<T>();
-    for (from, to) in rows.each() {
-        // SAFETY: passed on from the caller.
-        let copy =
-            |at: usize| unsafe { to.add(at).cast::<T>().write_unaligned(from.add(at).cast::<T>().read_unaligned()) };
-        (0..last).step_by(size_of::<T>()).for_each(copy);
-        copy(last);
-    }
-}
-
 /// Instantiates the loops for one instruction set.
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         mod $level {
-            use super::{MOST_SHORT, Rows, by_blocks};
+            use super::{Rows, copy_dense};
 
             /// # Safety
             /// See [`super::Mover`]. Both may be the same.
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn forwards<T: Copy>(rows: &Rows, n: usize) {
-                let n = n * size_of::<T>();
                 // SAFETY: the caller vouches for the elements.
-                unsafe {
-                    match n {
-                        1 => by_blocks::<u8>(rows, n),
-                        2..=3 => by_blocks::<u16>(rows, n),
-                        4..=7 => by_blocks::<u32>(rows, n),
-                        8..=15 => by_blocks::<u64>(rows, n),
-                        16..=31 => by_blocks::<[u64; 2]>(rows, n),
-                        32..=MOST_SHORT => by_blocks::<[u64; 4]>(rows, n),
-                        _ => rows.each().for_each(|(from, to)| std::ptr::copy(from, to, n)),
-                    }
-                }
+                unsafe { copy_dense(rows.each(), n * size_of::<T>()) }
             }
 
             /// # Safety
@@ -241,9 +213,9 @@ macro_rules! level {
             pub(super) unsafe fn backwards<T: Copy>(rows: &Rows, n: usize) {
                 for (from, to) in rows.each() {
                     // SAFETY: the caller vouches for the elements.
-                    let (from, to) = unsafe {
-                        (std::slice::from_raw_parts(from.cast::<T>(), n), std::slice::from_raw_parts_mut(to.cast::<T>(), n))
-                    };
+                    let from = unsafe { std::slice::from_raw_parts(from.cast::<T>(), n) };
+                    // SAFETY: as above.
+                    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), n) };
                     to.iter_mut().zip(from.iter().rev()).for_each(|(to, &from)| *to = from);
                 }
             }
