@@ -8,7 +8,7 @@
 
 use super::codes::Codes;
 use super::deinterleaved::{self, Deinterleave, NEAR, deinterleaved, deinterleaved_of_one};
-use super::fold_then_map::{self, FoldThenMap};
+use super::fold_then_map::{self, FoldThenMap, Places};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch::{self, LaunchShape};
@@ -111,9 +111,9 @@ impl AlongInner {
             return unsafe { self.interpreted().run(geometry, pointers, part, faults) };
         }
         if is_packed {
-            if let Some(both) = self.fold_then_map(geometry) {
+            if let Some((both, places)) = self.fold_then_map(geometry) {
                 // SAFETY: passed on from the caller.
-                return unsafe { both.run(geometry, pointers, part, faults) };
+                return unsafe { both.run(places, geometry, pointers, part, faults) };
             }
             let compile = || {
                 Packed::compile(self.compile, &self.kernel)
@@ -167,12 +167,13 @@ impl AlongInner {
     }
 
     /// The same kernel as two, if that is faster for a launch.
-    fn fold_then_map(&self, geometry: &Geometry) -> Option<&FoldThenMap> {
+    fn fold_then_map(&self, geometry: &Geometry) -> Option<(&FoldThenMap, Places)> {
         if !fold_then_map::is_worth(&self.kernel, geometry) {
             return None;
         }
         let compile = || FoldThenMap::new(self.compile, &self.kernel, geometry).ok();
-        self.fold_then_map.get_or_init(compile).as_ref().filter(|both| both.takes(&self.kernel, geometry))
+        let both = self.fold_then_map.get_or_init(compile).as_ref()?;
+        Some((both, both.places(&self.kernel, geometry)?))
     }
 
     /// The same kernel in the interpreter, which takes the launches whose gathers machine code does not do.

@@ -36,6 +36,12 @@ pub(super) struct FoldThenMap {
     n_values: usize,
 }
 
+/// The geometries of both kernels for one row, which is at the base of each access.
+pub(super) struct Places {
+    folds: Geometry,
+    maps: Geometry,
+}
+
 /// One of the two kernels, compiled.
 struct Half {
     piece: Piece,
@@ -76,8 +82,9 @@ impl FoldThenMap {
         Ok(FoldThenMap { fold, map, n_values })
     }
 
-    /// Whether a launch can run so: what is folded is contiguous, and the classes are those of the code.
-    pub(super) fn takes(&self, kernel: &Kernel, geometry: &Geometry) -> bool {
+    /// How both run on a row of a launch, if they can: what is folded is contiguous, and the classes are those of the
+    /// code.
+    pub(super) fn places(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Places> {
         let is_still = |access: &Access| access.inner.iter().all(|&stride| stride == 0);
         let is_row = |&slot: &usize| {
             let (operand, access) = (&kernel.operands[slot], &geometry.operands[slot]);
@@ -85,17 +92,25 @@ impl FoldThenMap {
             is_still(access) || (is_dense && operand.source == Source::Memory)
         };
         let (fold, map) = (&self.fold, &self.map);
-        fold.piece.operands.iter().all(is_row)
-            && fold.piece.outputs.iter().all(|&slot| is_still(&geometry.outputs[slot]))
-            && fold.piece.folds_of(geometry).classes(&fold.piece.kernel) == fold.classes
-            && map.piece.map_of(geometry, self.n_values).classes(&map.piece.kernel) == map.classes
+        let is_folded = fold.piece.operands.iter().all(is_row)
+            && fold.piece.outputs.iter().all(|&slot| is_still(&geometry.outputs[slot]));
+        let (folds, maps) = (fold.piece.folds_of(geometry), map.piece.map_of(geometry, self.n_values));
+        let fits = |half: &Half, place: &Geometry| place.classes(&half.piece.kernel) == half.classes;
+        (is_folded && fits(fold, &folds) && fits(map, &maps)).then_some(Places { folds, maps })
     }
 
     /// Runs whole rows.
     ///
     /// # Safety
-    /// As for [`super::NativeProgram::run`]. The launch is one that [`FoldThenMap::takes`].
-    pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
+    /// As for [`super::NativeProgram::run`]. The places are those of the launch.
+    pub(super) unsafe fn run(
+        &self,
+        places: Places,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        part: &Part,
+        faults: &Faults,
+    ) {
         let FoldThenMap { fold, map, n_values } = self;
         let mut values: SmallVec<[u64; 8]> = smallvec![0; *n_values];
         let values: SmallVec<[*mut u8; 8]> = values.iter_mut().map(|value| (&raw mut *value).cast()).collect();
@@ -105,8 +120,7 @@ impl FoldThenMap {
         let fold_writes = [written(&fold.piece.outputs), values.to_vec()].concat();
         let map_reads = [values.iter().map(|value| value.cast_const()).collect(), read(&map.piece.operands)].concat();
         let map_writes = written(&map.piece.outputs);
-        let mut folds = fold.piece.folds_of(geometry);
-        let mut maps = map.piece.map_of(geometry, *n_values);
+        let Places { mut folds, mut maps } = places;
         let n_mapped = maps.rows.iter().product();
         for row in part.outer.clone() {
             let base = |access: &Access| row_offset(&geometry.rows, access, row) as i64;
@@ -119,7 +133,7 @@ impl FoldThenMap {
                 }
             }
             // SAFETY: the row belongs to the part, for which the caller vouches, and the values to this call. What is
-            // folded is one row of memory, as `takes` found.
+            // folded is one row of memory, as `places` found.
             unsafe {
                 let reads = Pointers { operands: &fold_reads, outputs: &fold_writes };
                 let one = Part { outer: 0..1, lanes: 0..folds.n_inner() };
