@@ -9,6 +9,7 @@
 
 use super::kernel::{Inst, Kernel, Kind, Level, Output};
 use crate::ir::scalar::{Lit, Prim, Reg, Ty};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// The kernel with multiplications where it divides integers by literals.
@@ -47,7 +48,7 @@ impl Writer<'_> {
     }
 
     fn lit(&mut self, lit: Lit) -> Reg {
-        self.push(Inst { kind: Kind::Lit(lit), args: [].into_iter().collect(), ty: lit.ty, level: Level::Row })
+        self.push(Inst { kind: Kind::Lit(lit), args: SmallVec::new(), ty: lit.ty, level: Level::Row })
     }
 
     fn prim(&mut self, prim: Prim, args: &[Reg], ty: Ty) -> Reg {
@@ -105,29 +106,26 @@ impl Writer<'_> {
         let left = self.prim(Prim::Sub, &[a, product], ty);
         let second = self.estimate(left, by);
         let product = self.prim(Prim::Mul, &[second, divisor], ty);
-        let mut rest = self.prim(Prim::Sub, &[left, product], ty);
-        let mut quotient = self.prim(Prim::Add, &[first, second], ty);
+        let rest = self.prim(Prim::Sub, &[left, product], ty);
+        let found = [self.prim(Prim::Add, &[first, second], ty), rest];
+        let units = [one, divisor];
         // The quotient rounded down, whose remainder is not negative, and then rounded toward zero.
-        for step in [Step::TooLarge, Step::TooSmall, Step::TowardZero] {
-            let wrong = match step {
-                Step::TooLarge => self.prim(Prim::Lt, &[rest, zero], Ty::Bool),
-                Step::TooSmall => self.prim(Prim::Le, &[divisor, rest], Ty::Bool),
-                Step::TowardZero => {
-                    let is_negative = self.prim(Prim::Lt, &[a, zero], Ty::Bool);
-                    let has_rest = self.prim(Prim::Ne, &[rest, zero], Ty::Bool);
-                    self.prim(Prim::And, &[is_negative, has_rest], Ty::Bool)
-                }
-            };
-            let (of_rest, of_quotient) = match step {
-                Step::TooLarge => (Prim::Add, Prim::Sub),
-                Step::TooSmall | Step::TowardZero => (Prim::Sub, Prim::Add),
-            };
-            let (other, next) =
-                (self.prim(of_rest, &[rest, divisor], ty), self.prim(of_quotient, &[quotient, one], ty));
-            rest = self.prim(Prim::Select, &[wrong, other, rest], ty);
-            quotient = self.prim(Prim::Select, &[wrong, next, quotient], ty);
-        }
-        [quotient, rest]
+        let is_too_large = self.prim(Prim::Lt, &[rest, zero], Ty::Bool);
+        let found = self.corrected(is_too_large, found, [Prim::Sub, Prim::Add], units);
+        let is_too_small = self.prim(Prim::Le, &[divisor, found[1]], Ty::Bool);
+        let found = self.corrected(is_too_small, found, [Prim::Add, Prim::Sub], units);
+        let is_negative = self.prim(Prim::Lt, &[a, zero], Ty::Bool);
+        let has_rest = self.prim(Prim::Ne, &[found[1], zero], Ty::Bool);
+        let is_too_small = self.prim(Prim::And, &[is_negative, has_rest], Ty::Bool);
+        self.corrected(is_too_small, found, [Prim::Add, Prim::Sub], units)
+    }
+
+    /// A quotient and its remainder, each moved by its unit if they are wrong.
+    fn corrected(&mut self, is_wrong: Reg, found: [Reg; 2], by: [Prim; 2], units: [Reg; 2]) -> [Reg; 2] {
+        [0, 1].map(|at| {
+            let moved = self.prim(by[at], &[found[at], units[at]], Ty::I64);
+            self.prim(Prim::Select, &[is_wrong, moved, found[at]], Ty::I64)
+        })
     }
 
     /// The product with the reciprocal of a divisor in f64, truncated.
@@ -137,14 +135,6 @@ impl Writer<'_> {
         let product = self.prim(Prim::Mul, &[float, reciprocal], Ty::F64);
         self.prim(Prim::Convert(Ty::I64), &[product], Ty::I64)
     }
-}
-
-/// What is wrong with a quotient and its remainder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    TooLarge,
-    TooSmall,
-    TowardZero,
 }
 
 #[cfg(test)]

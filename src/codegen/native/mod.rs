@@ -124,8 +124,10 @@ fn with_loops(kernel: &Kernel, classes: &[Class], flat: Flat) -> Form {
 /// There is none for folds, which would take some elements twice, nor for gathers.
 pub(super) fn for_small_angles(kernel: &Kernel, classes: &[Class], usual: &Flat) -> Option<Form> {
     let has_form = usual.has_angles && skips_reduction(kernel);
-    let flat = || Flat::of_small_angles(&without_literal_divisors(kernel), classes);
-    has_form.then(|| with_loops(kernel, classes, flat()))
+    has_form.then(|| {
+        let flat = Flat::of_small_angles(&without_literal_divisors(kernel), classes);
+        with_loops(kernel, classes, flat)
+    })
 }
 
 /// Whether code may skip the range reduction of huge angles where there are none.
