@@ -183,9 +183,17 @@ fn cross(op: &str, x: &Tensor, other: &Tensor, dim: i64) -> Result<Tensor> {
         );
         return Err(Error::shape(op, what, "vectors must have three elements"));
     }
-    let rolled = |x: &Tensor, by: i64| x.roll(-by, at as i64);
-    let forth = rolled(x, 1)?.mul(&rolled(other, 2)?)?;
-    forth.sub(&rolled(x, 2)?.mul(&rolled(other, 1)?)?)
+    // Component by component, which one kernel does. Rotated vectors would be copied.
+    let parts = |x: &Tensor| -> Result<[Tensor; 3]> {
+        let part = |n: i64| x.slice(at as i64, n, n + 1, 1);
+        Ok([part(0)?, part(1)?, part(2)?])
+    };
+    let (a, b) = (parts(x)?, parts(other)?);
+    let component = |n: usize| {
+        let (next, last) = ((n + 1) % 3, (n + 2) % 3);
+        a[next].mul(&b[last])?.sub(&a[last].mul(&b[next])?)
+    };
+    cat(&[&component(0)?, &component(1)?, &component(2)?], at as i64)?.contiguous()
 }
 
 fn trace(x: &Tensor) -> Result<Tensor> {
