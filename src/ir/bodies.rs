@@ -160,6 +160,9 @@ pub(super) fn power_of_number<'r>(x: Sym<'r>, exponent: Scalar) -> Sym<'r> {
         x * x
     } else if value == 3.0 {
         x * x * x
+    } else if value == 4.0 {
+        let square = x * x;
+        square * square
     } else if value == 0.5 {
         x.prim(Prim::Sqrt, &[])
     } else if value == -0.5 {
