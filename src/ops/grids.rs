@@ -7,7 +7,7 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::ir::shape::checked_numel;
-use crate::ops::arguments::{counts, int, need_float};
+use crate::ops::arguments::{counts, int, need_float, widened};
 use crate::ops::composite::Composite;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
@@ -291,6 +291,18 @@ struct Windows {
     count: usize,
 }
 
+impl Windows {
+    /// How many windows are over one element, at most.
+    fn overlap(&self) -> usize {
+        self.kernel.div_ceil(self.stride)
+    }
+
+    /// Whether they are sums of few shifted lines, none of which is in the padding alone.
+    fn are_lines(&self) -> bool {
+        self.dilation == 1 && self.overlap() <= MOST_OVERLAPPING && self.padding <= (self.count - 1) * self.stride
+    }
+}
+
 fn windows(op: &str, sizes: &[usize], lists: [&[i64]; 4]) -> Result<[Windows; 2]> {
     let [kernel, dilation, padding, stride] = lists;
     let of = |at: usize| {
@@ -351,7 +363,7 @@ fn col2im(
     let op = "col2im";
     need_float(op, &[x])?;
     let size = counts(op, size)?;
-    let &[height, width] = &size[..] else {
+    let &[_, _] = &size[..] else {
         return Err(Error::argument(op, format!("output_size is {size:?}; give height and width")));
     };
     let [rows, columns] = windows(op, &size, [kernel, dilation, padding, stride])?;
@@ -364,19 +376,61 @@ fn col2im(
     }
     let all = if x.dim() == 2 { x.unsqueeze(0)? } else { x.clone() };
     let (n, channels) = (all.sizes()[0], all.sizes()[1] / window);
+    let padded = [&rows, &columns].map(|windows| windows.size + 2 * windows.padding);
+    checked_numel(op, &[n, channels, padded[0], padded[1]], x.dtype().size())?;
+    let image = if rows.are_lines() && columns.are_lines() {
+        let sizes = [n, channels, rows.kernel, columns.kernel, rows.count, columns.count].map(int);
+        let lines = overlapped(&widened(&all)?.reshape(sizes)?.permute([0, 1, 2, 4, 5, 3])?, 4, &columns)?;
+        let image = overlapped(&lines.permute([0, 1, 3, 2, 4])?, 2, &rows)?;
+        image.to_dtype(x.dtype())?.contiguous()?
+    } else {
+        scattered(&all, [n, channels], [&rows, &columns])?
+    };
+    if x.dim() == 2 { image.squeeze(0) } else { Ok(image) }
+}
+
+/// Most windows over one element that are added one after the other.
+const MOST_OVERLAPPING: usize = 16;
+
+/// Adds windows over a dim: `(.., count, kernel, ..)` from dim `at` on becomes `(.., size, ..)`. Parts of all windows
+/// that are a stride long follow each other, so their sum is one of shifted lines.
+fn overlapped(x: &Tensor, at: usize, windows: &Windows) -> Result<Tensor> {
+    let &Windows { size, kernel, padding, stride, count, .. } = windows;
+    let n_parts = windows.overlap();
+    let padded = |x: &Tensor, dim: usize, pads: [i64; 2]| {
+        let mut all = vec![0; 2 * (x.dim() - 1 - dim)];
+        all.extend(pads);
+        if pads == [0, 0] { Ok(x.clone()) } else { x.constant_pad_nd(all, 0) }
+    };
+    let whole = padded(x, at + 1, [0, int(n_parts * stride - kernel)])?;
+    let mut sum: Option<Tensor> = None;
+    for part in 0..n_parts {
+        let (start, end) = (int(part * stride), int((part + 1) * stride));
+        let line = whole.slice(int(at + 1), start, end, 1)?.flatten(int(at), int(at + 1))?;
+        let before = start - int(padding);
+        let line = padded(&line, at, [before, int(size) - before - int(count * stride)])?;
+        sum = Some(match sum {
+            None => line,
+            Some(sum) => sum.add(&line)?,
+        });
+    }
+    sum.ok_or_else(|| Error::Internal { message: "a window has a part".into() })
+}
+
+/// Adds the elements of all windows at their places, one by one.
+fn scattered(all: &Tensor, [n, channels]: [usize; 2], [rows, columns]: [&Windows; 2]) -> Result<Tensor> {
     // The padded pixel of each element of each window.
     let line = |windows: &Windows, at: [i64; 4]| {
-        let steps = |count: usize, step: usize| range_on(x.device(), 0, int(count), None)?.mul(int(step));
+        let steps = |count: usize, step: usize| range_on(all.device(), 0, int(count), None)?.mul(int(step));
         let inner = steps(windows.kernel, windows.dilation)?.unsqueeze(1)?;
         inner.add(&steps(windows.count, windows.stride)?)?.view(at)
     };
-    let padded = [&rows, &columns].map(|windows| windows.size + 2 * windows.padding);
-    checked_numel(op, &[n, channels, padded[0], padded[1]], x.dtype().size())?;
-    let down = line(&rows, [int(rows.kernel), 1, int(rows.count), 1])?.mul(int(padded[1]))?;
-    let place = down.add(line(&columns, [1, int(columns.kernel), 1, int(columns.count)])?)?.reshape([-1])?;
-    let zeros = full_on(x.device(), &[n, channels, padded[0] * padded[1]], 0.into(), Some(x.dtype()))?;
-    let sums = zeros.index_add(2, &place, &all.reshape([n, channels, window * count].map(int))?)?;
+    let padded = [rows, columns].map(|windows| windows.size + 2 * windows.padding);
+    let down = line(rows, [int(rows.kernel), 1, int(rows.count), 1])?.mul(int(padded[1]))?;
+    let place = down.add(line(columns, [1, int(columns.kernel), 1, int(columns.count)])?)?.reshape([-1])?;
+    let zeros = full_on(all.device(), &[n, channels, padded[0] * padded[1]], 0.into(), Some(all.dtype()))?;
+    let sums =
+        zeros.index_add(2, &place, &all.reshape([n, channels, all.numel() / (n * channels).max(1)].map(int))?)?;
     let image = sums.view([n, channels, padded[0], padded[1]].map(int))?;
-    let image = image.narrow(2, int(rows.padding), height)?.narrow(3, int(columns.padding), width)?.contiguous()?;
-    if x.dim() == 2 { image.squeeze(0) } else { Ok(image) }
+    image.narrow(2, int(rows.padding), rows.size)?.narrow(3, int(columns.padding), columns.size)?.contiguous()
 }
