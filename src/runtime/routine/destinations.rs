@@ -4,7 +4,7 @@
 //! memory once. What stands before one that is out of range was written by then.
 
 use super::elements::{Inputs, Operands};
-use super::walk::{self, StridedWalk};
+use super::walk::{self, StridedDim, StridedWalk};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Op, Sizes};
 
@@ -25,6 +25,13 @@ pub(super) trait RowWrite {
         (0..len).for_each(|i| self.one(from + i, at + i));
     }
 
+    /// Writes rows of `len` neighbours of the source to the given places, up to one that is outside of the dim. Returns
+    /// how many were written.
+    fn rows(&mut self, line: &Line, len: usize, places: &[i64]) -> usize {
+        let write = |(i, &place)| line.at(i, place).map(|at| self.neighbours(line.from + i * line.from_step, at, len));
+        places.iter().enumerate().map_while(write).count()
+    }
+
     /// Writes elements of the source to the given places, up to one that is outside of the dim. Returns how many were
     /// written.
     fn line(&mut self, line: &Line, places: &[i64]) -> usize {
@@ -33,7 +40,7 @@ pub(super) trait RowWrite {
     }
 }
 
-/// Where a line of elements comes from, and where it goes.
+/// Where a line of elements, or of the first elements of rows, comes from, and where it goes.
 pub(super) struct Line {
     /// The first element in the source.
     from: usize,
@@ -79,6 +86,20 @@ impl<N, T: Copy, F: Fn(&mut N, T), R: Fn(&mut [N], &[T])> RowWrite for Combining
     }
 
     #[inline]
+    fn rows(&mut self, line: &Line, len: usize, places: &[i64]) -> usize {
+        match len {
+            2 => self.short_rows::<2>(line, places),
+            3 => self.short_rows::<3>(line, places),
+            4 => self.short_rows::<4>(line, places),
+            _ => {
+                let write =
+                    |(i, &place)| line.at(i, place).map(|at| self.neighbours(line.from + i * line.from_step, at, len));
+                places.iter().enumerate().map_while(write).count()
+            }
+        }
+    }
+
+    #[inline]
     fn line(&mut self, line: &Line, places: &[i64]) -> usize {
         // What a loop reads stays in registers if it is no field of a reference.
         let Combining { to, source, one, .. } = self;
@@ -94,6 +115,21 @@ impl<N, T: Copy, F: Fn(&mut N, T), R: Fn(&mut [N], &[T])> RowWrite for Combining
         done + left
             .map_while(|(i, &place)| line.at(i, place).map(|at| one(&mut to[at], source[i * line.from_step])))
             .count()
+    }
+}
+
+impl<N, T: Copy, F: Fn(&mut N, T), R> Combining<'_, N, T, F, R> {
+    /// [`RowWrite::rows`] of `LEN` elements, for each of which a loop would take longer.
+    #[inline(never)]
+    fn short_rows<const LEN: usize>(&mut self, line: &Line, places: &[i64]) -> usize {
+        let Combining { to, source, one, .. } = self;
+        for (i, &place) in places.iter().enumerate() {
+            let Some(at) = line.at(i, place) else { return i };
+            let from = line.from + i * line.from_step;
+            let (to, source) = (&mut to[at..at + LEN], &source[from..from + LEN]);
+            (0..LEN).for_each(|nth| one(&mut to[nth], source[nth]));
+        }
+        places.len()
     }
 }
 
@@ -267,27 +303,54 @@ impl<'a> Destinations<'a> {
     /// Writes all elements, in row-major order of the index. Those with one index are written together.
     pub(super) fn each_row(&self, mut write: impl RowWrite) -> Result<()> {
         let mut copies = None;
-        self.walk.try_lines(|[first, from, at], line| {
-            let [index_step, from_step, at_step] = line.steps;
-            if index_step == 0 {
-                let at = at + self.position(self.index.at(first))? * self.step;
-                match (from_step, at_step) {
-                    (1, 1) => write.neighbours(from, at, line.len),
-                    _ => (0..line.len).for_each(|i| write.one(from + i * from_step, at + i * at_step)),
+        let (outer, [rows, line]) = self.walk.planes();
+        if rows.len * line.len == 0 {
+            return Ok(());
+        }
+        let (size, step) = (self.size, self.step);
+        outer.try_each(|[first, from, at]| {
+            if line.steps == [0, 1, 1] {
+                let [index_step, from_step, at_step] = rows.steps;
+                for start in (0..rows.len).step_by(BLOCK) {
+                    let len = BLOCK.min(rows.len - start);
+                    let places = self.index.block(first + start * index_step, index_step, len, &mut copies);
+                    let (from, at) = (from + start * from_step, at + start * at_step);
+                    let done = write.rows(&Line { from, from_step, at, at_step, size, step }, line.len, places);
+                    places.get(done).map_or(Ok(()), |&place| Err(self.outside(place)))?;
                 }
                 return Ok(());
             }
-            for start in (0..line.len).step_by(BLOCK) {
-                let len = BLOCK.min(line.len - start);
-                let places = self.index.block(first + start * index_step, index_step, len, &mut copies);
-                let (from, at) = (from + start * from_step, at + start * at_step);
-                let done = write.line(&Line { from, from_step, at, at_step, size: self.size, step: self.step }, places);
-                if let Some(&place) = places.get(done) {
-                    return Err(self.outside(place));
-                }
+            for row in 0..rows.len {
+                let [first, from, at] = [0, 1, 2].map(|array| [first, from, at][array] + row * rows.steps[array]);
+                self.write_line([first, from, at], &line, &mut write, &mut copies)?;
             }
             Ok(())
         })
+    }
+
+    /// Writes the elements of a line, which starts at these positions of the index, the source and the result.
+    fn write_line(
+        &self,
+        [first, from, at]: [usize; 3],
+        line: &StridedDim<3>,
+        write: &mut impl RowWrite,
+        copies: &mut Copies,
+    ) -> Result<()> {
+        let [index_step, from_step, at_step] = line.steps;
+        if index_step == 0 {
+            let at = at + self.position(self.index.at(first))? * self.step;
+            (0..line.len).for_each(|i| write.one(from + i * from_step, at + i * at_step));
+            return Ok(());
+        }
+        let (size, step) = (self.size, self.step);
+        for start in (0..line.len).step_by(BLOCK) {
+            let len = BLOCK.min(line.len - start);
+            let places = self.index.block(first + start * index_step, index_step, len, copies);
+            let (from, at) = (from + start * from_step, at + start * at_step);
+            let done = write.line(&Line { from, from_step, at, at_step, size, step }, places);
+            places.get(done).map_or(Ok(()), |&place| Err(self.outside(place)))?;
+        }
+        Ok(())
     }
 
     #[cold]

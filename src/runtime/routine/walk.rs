@@ -48,6 +48,19 @@ impl<const N: usize> StridedWalk<N> {
         if len == 0 { Ok(()) } else { outer.try_each(|at| visit(at, &line)) }
     }
 
+    /// The last two dims of the walk, and a walk over the others. Neighbouring dims that every array walks as one are
+    /// one dim.
+    pub(super) fn planes(&self) -> (StridedWalk<N>, [StridedDim<N>; 2]) {
+        let mut outer = self.merged();
+        let mut last = || {
+            let (len, steps) = outer.dims.pop().unwrap_or((1, [0; N]));
+            StridedDim { len, steps }
+        };
+        let inner = last();
+        let rows = last();
+        (outer, [rows, inner])
+    }
+
     /// The same walk with neighbouring dims merged where every array walks them as one. Dims of size 1 are dropped.
     ///
     /// Not inlined: each of some hundred routines would have a copy.
