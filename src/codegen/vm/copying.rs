@@ -22,7 +22,7 @@ use crate::ir::scalar::Prim;
 /// Copies `n` elements of each row. Sound if these can be read and written, and are aligned.
 type Mover = unsafe fn(rows: &Rows, n: usize);
 
-/// Rows at equal distances.
+/// Rows at equal distances, several times.
 struct Rows {
     /// The first element that is copied, and where it goes.
     from: *const u8,
@@ -30,13 +30,22 @@ struct Rows {
     /// Bytes from a row to the next one, in both.
     apart: [usize; 2],
     count: usize,
+    /// Bytes from the first of these rows to that of the next ones, in both.
+    runs_apart: [usize; 2],
+    n_runs: usize,
 }
 
 impl Rows {
-    fn each(&self) -> impl Iterator<Item = (*const u8, *mut u8)> {
-        let &Rows { from, to, apart: [read, written], count } = self;
-        (0..count)
-            .map(move |row| (from.wrapping_add(row.wrapping_mul(read)), to.wrapping_add(row.wrapping_mul(written))))
+    /// The rows of each run.
+    fn runs(&self) -> impl Iterator<Item = impl Iterator<Item = (*const u8, *mut u8)>> {
+        let &Rows { from, to, apart, count, runs_apart, n_runs } = self;
+        let at = |nth: usize, [read, written]: [usize; 2], (from, to): (*const u8, *mut u8)| {
+            (from.wrapping_add(nth.wrapping_mul(read)), to.wrapping_add(nth.wrapping_mul(written)))
+        };
+        (0..n_runs).map(move |run| {
+            let first = at(run, runs_apart, (from, to));
+            (0..count).map(move |row| at(row, apart, first))
+        })
     }
 }
 
@@ -112,12 +121,15 @@ impl Copying {
             let lane = lane.wrapping_mul(geometry.lane_stride(access));
             (access.base as usize).wrapping_add(row).wrapping_add(lane)
         };
-        let last = |access: &Access| access.rows.last().copied().unwrap_or(0);
-        for (row, count) in runs(geometry, part).take_while(|_| n > 0) {
+        // The strides of the last two row loops.
+        let along =
+            |nth: usize| [operand, output].map(|access| access.rows.iter().rev().nth(nth).copied().unwrap_or(0));
+        for (row, n_runs, count) in blocks(geometry, part).take_while(|_| n > 0) {
             let from = memory.wrapping_add(start(operand, row, first));
             let to = pointers.outputs[0].wrapping_add(start(output, row, part.lanes.start));
+            let rows = Rows { from, to, apart: along(0), count, runs_apart: along(1), n_runs };
             // SAFETY: the caller vouches for the elements of both.
-            unsafe { mover(&Rows { from, to, apart: [last(operand), last(output)], count }, n) };
+            unsafe { mover(&rows, n) };
         }
         true
     }
@@ -163,6 +175,26 @@ fn runs(geometry: &Geometry, part: &Part) -> impl Iterator<Item = (usize, usize)
     std::iter::successors(first, move |(row, count)| (row + count < end).then(|| run(row + count)))
 }
 
+/// The rows of a part in runs along the last two row loops: the first row, the runs along the last loop, and how many
+/// rows each of them has.
+fn blocks(geometry: &Geometry, part: &Part) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut sizes = geometry.rows.iter().rev().copied();
+    let (last, runs) = (sizes.next().unwrap_or(1), sizes.next().unwrap_or(1));
+    let end = part.outer.end;
+    let block = move |row: usize| {
+        let whole = (runs - row / last % runs).min((end - row) / last);
+        match row % last {
+            0 if whole > 0 => (row, whole, last),
+            skipped => (row, 1, (last - skipped).min(end - row)),
+        }
+    };
+    let first = (part.outer.start < end).then(|| block(part.outer.start));
+    std::iter::successors(first, move |(row, n_runs, count)| {
+        let next = row + n_runs * count;
+        (next < end).then(|| block(next))
+    })
+}
+
 /// Fewest rows that are transposed by vectors: of elements of 1, 2, 4 and 8 bytes.
 const LEAST_TRANSPOSED: [usize; 4] = [8, 4, 4, 2];
 /// Bytes of a cache line.
@@ -203,15 +235,17 @@ macro_rules! level {
             /// See [`super::Mover`]. Both may be the same.
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn forwards<T: Copy>(rows: &Rows, n: usize) {
-                // SAFETY: the caller vouches for the elements.
-                unsafe { copy_dense(rows.each(), n * size_of::<T>()) }
+                for run in rows.runs() {
+                    // SAFETY: the caller vouches for the elements.
+                    unsafe { copy_dense(run, n * size_of::<T>()) }
+                }
             }
 
             /// # Safety
             /// See [`super::Mover`]; the two do not overlap.
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn backwards<T: Copy>(rows: &Rows, n: usize) {
-                for (from, to) in rows.each() {
+                for (from, to) in rows.runs().flatten() {
                     // SAFETY: the caller vouches for the elements.
                     let from = unsafe { std::slice::from_raw_parts(from.cast::<T>(), n) };
                     // SAFETY: as above.
@@ -224,7 +258,7 @@ macro_rules! level {
             /// See [`super::Mover`]; only the first element is read, and need not be aligned.
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn repeated<T: Copy>(rows: &Rows, n: usize) {
-                for (from, to) in rows.each() {
+                for (from, to) in rows.runs().flatten() {
                     // SAFETY: the caller vouches for the elements.
                     unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), n).fill(from.cast::<T>().read_unaligned()) }
                 }
@@ -252,11 +286,16 @@ mod tests {
             let check = |mover: Mover, expected: &dyn Fn(&[T]) -> Vec<T>| {
                 let mut to = numbers.to_vec();
                 let (from, apart) = (numbers.as_ptr().cast::<u8>(), [half * size_of::<T>(); 2]);
-                let rows = Rows { from, to: to.as_mut_ptr().cast(), apart, count: 2 };
-                // SAFETY: both rows have more than `n` elements.
-                unsafe { mover(&rows, n) };
                 let all = [expected(first), first[n..].to_vec(), expected(second), numbers[half + n..].to_vec()];
-                assert_eq!(to, all.concat(), "{isa:?} {n}");
+                // As rows of one run, and as runs of one row.
+                for (count, n_runs) in [(2, 1), (1, 2)] {
+                    to.copy_from_slice(numbers);
+                    let to_rows = to.as_mut_ptr().cast();
+                    let rows = Rows { from, to: to_rows, apart, count, runs_apart: apart, n_runs };
+                    // SAFETY: both rows have more than `n` elements.
+                    unsafe { mover(&rows, n) };
+                    assert_eq!(to, all.concat(), "{isa:?} {n} {count}");
+                }
             };
             check(forwards, &|row| row[..n].to_vec());
             check(backwards, &|row| row[..n].iter().rev().copied().collect());
