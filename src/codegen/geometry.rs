@@ -62,6 +62,9 @@ pub(super) const LONG_LOOP: usize = 64;
 /// Elements from which short rows run as one: the vm, which small kernels run in, would take them one by one.
 const LEAST_AS_ONE: usize = 1 << 14;
 
+/// Most operands whose short rows are copied so that they run as one: a copy takes a quarter as long as to start a row.
+const MOST_COPIES: usize = 4;
+
 /// Fewest elements of a loop that is vectorized because operands are dense along it, though outputs are not.
 const DENSE_LOOP: usize = 16;
 /// Fewest operands that are far apart along the outputs' loop and dense along the other one: each would be transposed,
@@ -77,6 +80,9 @@ const MIN_SHARED_ROWS: usize = 8;
 const FEW_LANES: usize = 16;
 /// A fold is long if it has this many times more elements than there are rows.
 const LONG_FOLD: usize = 8;
+/// Fewest elements that pay for a fold of several rows at a time, if there are others: without that, 500 sums of 64
+/// rows of 3 take a sixth of the time (`python/benches/torch_compile.py --other-functions --models "volume rendered"`).
+const LONG_MERGED: usize = 2048;
 /// Bytes of a cache line: lanes farther apart touch one each.
 pub(super) const CACHE_LINE: usize = 64;
 
@@ -134,9 +140,7 @@ impl Geometry {
 
     /// The classes of all operands, then of all outputs. Compiled code depends on them and on the kernel.
     pub fn classes(&self, kernel: &Kernel) -> SmallVec<[Class; 8]> {
-        let operand = |(access, operand): (&Access, &Operand)| {
-            self.class(access, if operand.source == Source::Iota { 1 } else { operand.dtype.size() })
-        };
+        let operand = |(access, operand): (&Access, &Operand)| self.class(access, operand.unit());
         let outputs = self.outputs.iter().zip(&kernel.outputs);
         let operands = self.operands.iter().zip(&kernel.operands).map(operand);
         operands.chain(outputs.map(|(access, output)| self.class(access, output.dtype.size()))).collect()
@@ -258,16 +262,37 @@ impl Geometry {
     }
 
     /// Whether the rows of a kernel without folds can run as one (`native::short_rows`): those of outputs follow each
-    /// other, and operands have neighbours or one element along them.
-    pub(super) fn joins_rows(&self, kernel: &Kernel) -> bool {
+    /// other, and operands have neighbours or one element along them. An index is loaded, and is that of a whole row.
+    /// Few operands need copies.
+    fn joins_rows(&self, kernel: &Kernel) -> bool {
         let last = |access: &Access| access.inner.last().or(access.rows.last()).copied().unwrap_or(0);
         let is_near = |(access, operand): (&Access, &Operand)| {
-            let is_neighbour = last(access) == 0 || last(access) == operand.dtype.size();
-            access.gather.is_none() && (operand.source == Source::Iota || is_neighbour)
+            operand.source == Source::Iota || last(access) == 0 || last(access) == operand.dtype.size()
         };
         let is_dense = |(access, output): (&Access, &Output)| self.is_dense(access, output.dtype.size());
+        let is_of_row = |&(_, index): &(usize, usize)| last(&self.operands[index]) == 0;
         self.outputs.iter().zip(&kernel.outputs).all(is_dense)
             && self.operands.iter().zip(&kernel.operands).all(is_near)
+            && kernel.gathers_by_loads().is_some_and(|gathers| gathers.iter().all(is_of_row))
+            && self.apart_rows(kernel).len() <= MOST_COPIES
+    }
+
+    /// The operands that must be copied for rows to run as one, if they can. What is at an index is copied, and the
+    /// index itself is not needed then.
+    fn apart_rows(&self, kernel: &Kernel) -> SmallVec<[usize; 4]> {
+        let gathers = kernel.gathers_by_loads().unwrap_or_default();
+        let is_apart = |slot: &usize| {
+            let (access, operand) = (&self.operands[*slot], &kernel.operands[*slot]);
+            let moves = || access.rows.iter().chain(&access.inner).any(|&stride| stride != 0);
+            let is_index = gathers.iter().any(|&(_, index)| index == *slot);
+            !is_index && (access.gather.is_some() || moves() && !self.is_dense(access, operand.unit()))
+        };
+        (0..kernel.operands.len()).filter(is_apart).collect()
+    }
+
+    /// The operands that must be copied for rows to run as one; none if they cannot, or need not.
+    pub(super) fn copied_rows(&self, kernel: &Kernel) -> SmallVec<[usize; 4]> {
+        if self.joins_rows(kernel) { self.apart_rows(kernel) } else { SmallVec::new() }
     }
 
     /// Whether machine code runs the rows of a kernel as one, though they are short.
@@ -356,8 +381,9 @@ impl Geometry {
     fn choose_lanes(&self, kernel: &Kernel) -> Lanes {
         let (Some(&row_lanes), Some(&inner_lanes)) = (self.rows.last(), self.inner.last()) else { return Lanes::Inner };
         if row_lanes < FEW_LANES && inner_lanes >= LONG_FOLD * row_lanes && self.is_close_along_inner(kernel) {
-            // Rows that follow each other are folded several elements at a time (`vm::merged`).
-            return if self.is_dense_along_rows(kernel) { Lanes::Rows } else { Lanes::Inner };
+            // Rows that follow each other are folded several elements at a time (`vm::merged`), which starts slowly.
+            let is_long = inner_lanes * row_lanes >= LONG_MERGED || self.rows.len() == 1;
+            return if is_long && self.is_dense_along_rows(kernel) { Lanes::Rows } else { Lanes::Inner };
         }
         let full = |slot: usize| {
             kernel.insts.iter().any(|inst| {

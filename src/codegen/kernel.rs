@@ -59,6 +59,13 @@ pub struct Output {
     pub value: Reg,
 }
 
+impl Operand {
+    /// The bytes from an element to the next one of a dense row; an iota has units.
+    pub(super) fn unit(&self) -> usize {
+        if self.source == Source::Iota { 1 } else { self.dtype.size() }
+    }
+}
+
 /// What an instruction does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -181,6 +188,34 @@ impl Kernel {
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+
+    /// The operands that are read at indices, each with the operand that its indices are loaded from. None if an index
+    /// is computed or used otherwise, or if such an operand is.
+    pub(super) fn gathers_by_loads(&self) -> Option<SmallVec<[(usize, usize); 2]>> {
+        let mut gathers: SmallVec<[(usize, usize); 2]> = SmallVec::new();
+        let mut indices: SmallVec<[Reg; 2]> = SmallVec::new();
+        for inst in &self.insts {
+            let Kind::Gather(slot) = inst.kind else { continue };
+            let Kind::Load(index) = self.inst(inst.args[0]).kind else { return None };
+            let (slot, index) = (usize::from(slot), usize::from(index));
+            let operand = &self.operands[index];
+            if operand.source != Source::Memory || operand.dtype != DType::I64 {
+                return None;
+            }
+            gathers.push((slot, index));
+            indices.push(inst.args[0]);
+        }
+        let is_read_once = |slot: usize| {
+            let reads = |inst: &&Inst| inst.kind == Kind::Load(slot as u16) || inst.kind == Kind::Gather(slot as u16);
+            self.insts.iter().filter(reads).count() == 1
+        };
+        let is_value =
+            |inst: &Inst| !matches!(inst.kind, Kind::Gather(_)) && inst.args.iter().any(|arg| indices.contains(arg));
+        let is_plain = gathers.iter().all(|&(slot, index)| is_read_once(slot) && is_read_once(index))
+            && !self.outputs.iter().any(|output| indices.contains(&output.value))
+            && !self.insts.iter().any(is_value);
+        is_plain.then_some(gathers)
     }
 
     /// Element types of all operands, then of all outputs.

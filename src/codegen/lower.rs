@@ -72,11 +72,10 @@ pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: Short
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
     let loads = || region.loads.entities().zip(&kernel.operands);
-    let unit = |operand: &Operand| if operand.source == Source::Iota { 1 } else { operand.dtype.size() };
-    let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, unit(operand), n_rows)).collect();
+    let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, operand.unit(), n_rows)).collect();
     for gather in &affine {
         let load = gather.load.index();
-        accesses[load] = access(&gather.walk, unit(&kernel.operands[load]), n_rows);
+        accesses[load] = access(&gather.walk, kernel.operands[load].unit(), n_rows);
         if gather.is_only_use {
             // Nothing reads the position any more, so it need not keep loops apart.
             let unread = &mut accesses[gather.position.index()];

@@ -103,7 +103,7 @@ fn is_exact(kernel: &Kernel, product: Reg) -> bool {
 }
 
 /// Drops instructions that no output needs.
-fn without_dead(kernel: &Kernel) -> Kernel {
+pub(super) fn without_dead(kernel: &Kernel) -> Kernel {
     let mut live = vec![false; kernel.insts.len()];
     for output in &kernel.outputs {
         live[output.value.index()] = true;

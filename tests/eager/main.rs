@@ -10,6 +10,7 @@ mod crosswise;
 mod effort;
 #[cfg(feature = "fourier")]
 mod fourier_transforms;
+mod gathered_rows;
 mod incomplete_gamma;
 mod long_lines;
 mod narrow_matrices;

@@ -90,6 +90,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/packed.rs",
     "codegen/native/patches.rs",
     "codegen/native/program.rs",
+    "codegen/native/row_copies.rs",
     "codegen/native/short_rows.rs",
     "codegen/native/transpose.rs",
     "codegen/native/transposed.rs",

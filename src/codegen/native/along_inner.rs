@@ -69,7 +69,11 @@ impl AlongInner {
         let (shape, plain, copied) = match Codes::new(compile, kernel, classes, Rows::Whole) {
             Ok(plain) => (plain.shape.clone(), Some(plain), None),
             Err(reason) => {
-                let slots = strided(kernel, classes);
+                let (slots, gathered) = (strided(kernel, classes), kernel.gathered());
+                // What is at an index is copied for short rows alone.
+                if slots.iter().any(|slot| gathered.contains(slot)) {
+                    return Err(reason);
+                }
                 let copied = StagedCode::compile(compile, kernel, classes, &slots, Rows::Whole).map_err(|_| reason)?;
                 (copied.codes.shape.clone(), None, Some(copied))
             }

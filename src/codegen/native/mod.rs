@@ -16,7 +16,7 @@
 //! | [`transposed`] | contiguous along the rows, strided along the vector loop; [`transpose`] copies blocks of them |
 //! | [`deinterleaved`] | elements that are a few apart |
 //! | [`gathered`] | strided, and the same in every row |
-//! | [`short_rows`] | short rows, which run as one |
+//! | [`short_rows`] | short rows, which run as one; [`row_copies`] copies them |
 //!
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies. Where several inner
 //! loops are one for the folds alone, [`fold_then_map`] copies nothing.
@@ -40,6 +40,7 @@ pub(super) mod packed;
 pub(super) mod passes;
 mod patches;
 mod program;
+mod row_copies;
 mod short_rows;
 mod signs;
 mod staged;

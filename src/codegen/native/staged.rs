@@ -7,13 +7,14 @@ use super::code::Code;
 use super::codes::Codes;
 use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::Class;
-use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::kernel::{Kernel, Kind, Source};
+use crate::codegen::simplify::without_dead;
 use crate::error::Reason;
 use smallvec::SmallVec;
 
 /// The code, and the operands that it reads from copies.
 pub(super) struct StagedCode {
-    /// The kernel that reads copies. Numbers that it counted are read, too.
+    /// The kernel that reads copies. Numbers that it counted are read, too, and elements that it gathered.
     kernel: Kernel,
     pub(super) codes: Codes,
     /// Per staged operand, its number and the bytes of an element.
@@ -42,6 +43,7 @@ impl StagedCode {
             slots.iter().copied().partition(|&slot| slot < n_operands);
         let mut kernel = kernel.clone();
         operands.iter().for_each(|&slot| kernel.operands[slot].source = Source::Memory);
+        let kernel = loading(kernel, &operands);
         let codes = Codes::new(compile, &kernel, &classes, rows)?;
         let operands = operands.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
         let outputs = outputs.iter().map(|&slot| slot - n_operands);
@@ -59,4 +61,18 @@ impl StagedCode {
         let outputs = self.outputs.iter().map(|&(slot, _)| n_operands + slot);
         self.operands.iter().map(|&(slot, _)| slot).chain(outputs).eq(slots.iter().copied())
     }
+}
+
+/// The kernel that loads these operands, of which copies hold what was at an index.
+fn loading(mut kernel: Kernel, operands: &[usize]) -> Kernel {
+    let mut has_loads = false;
+    for inst in &mut kernel.insts {
+        if let Kind::Gather(slot) = inst.kind
+            && operands.contains(&usize::from(slot))
+        {
+            (inst.kind, has_loads) = (Kind::Load(slot), true);
+            inst.args.clear();
+        }
+    }
+    if has_loads { without_dead(&kernel) } else { kernel }
 }
