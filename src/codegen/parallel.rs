@@ -94,8 +94,8 @@ impl Cut {
             };
             return Cut { whole, pieces: Pieces::None, threads: 1, ready };
         }
-        let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
-        if splits && outer < FEW_ROWS && (2 * BLOCK_GRAIN..MOST_BLOCKS).contains(&vm::VmProgram::n_blocks(geometry)) {
+        let is_long = || (2 * BLOCK_GRAIN..MOST_BLOCKS).contains(&vm::VmProgram::n_blocks(geometry));
+        if outer < FEW_ROWS && kernel.has_folds() && is_long() && compiled.splitting(geometry).is_some() {
             return Cut { whole, pieces: Pieces::Blocks, threads, ready: None };
         }
         let wanted = (threads * 4).min(64);
@@ -147,7 +147,11 @@ impl Cut {
         let faults = Faults::new();
         let alone = self.threads == 1 || pool::num_threads() == 1;
         let pieces = if alone { &Pieces::None } else { &self.pieces };
-        match (pieces, compiled) {
+        let finishing = match pieces {
+            Pieces::Blocks => compiled.splitting(geometry),
+            Pieces::None | Pieces::Parts(_) => None,
+        };
+        match (pieces, finishing) {
             (Pieces::Parts(parts), _) => {
                 let shared = Shared(pointers);
                 pool::run(parts.len(), self.threads, &|index| {
@@ -155,13 +159,13 @@ impl Cut {
                     unsafe { compiled.run(geometry, shared.pointers(), &parts[index], &faults) };
                 });
             }
-            (Pieces::Blocks, Compiled::Vm(program)) => {
+            (Pieces::Blocks, Some(finishing)) => {
                 for row in 0..geometry.n_rows() {
                     // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
-                    unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
+                    unsafe { self.run_blocks((compiled, finishing), geometry, pointers, row, &faults) };
                 }
             }
-            (Pieces::None, _) | (Pieces::Blocks, Compiled::Cranelift(_) | Compiled::X64(_)) => {
+            (Pieces::None | Pieces::Blocks, _) => {
                 // SAFETY: the caller keeps the contract for the whole launch.
                 unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
             }
@@ -176,27 +180,27 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tier")]
     unsafe fn run_blocks(
         &self,
-        program: &vm::VmProgram,
+        (compiled, finishing): (&Compiled, &vm::VmProgram),
         geometry: &Geometry,
         pointers: Pointers<'_>,
         row: usize,
         faults: &Faults,
     ) {
         let n_blocks = vm::VmProgram::n_blocks(geometry);
-        let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * program.n_folds()];
+        let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * finishing.n_folds()];
         let pieces: Vec<Mutex<&mut [FoldValue]>> =
-            values.chunks_mut(BLOCK_GRAIN * program.n_folds()).map(Mutex::new).collect();
+            values.chunks_mut(BLOCK_GRAIN * finishing.n_folds()).map(Mutex::new).collect();
         let shared = Shared(pointers);
         pool::run(pieces.len(), self.threads, &|piece| {
             let start = piece * BLOCK_GRAIN;
             let blocks = start..(start + BLOCK_GRAIN).min(n_blocks);
             let mut values = pieces[piece].lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the caller keeps the contract; folding blocks writes no output.
-            unsafe { program.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
+            unsafe { compiled.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
         });
         drop(pieces);
         // SAFETY: the caller keeps the contract; all blocks are done, and this thread alone writes the row.
-        unsafe { program.finish_row(geometry, pointers, row, faults, &values) };
+        unsafe { finishing.finish_row(geometry, pointers, row, faults, &values) };
     }
 }
 

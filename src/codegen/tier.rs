@@ -1,6 +1,7 @@
 //! Code tiers: which one compiles a kernel, and how a compiled kernel is called.
 
 use super::cranelift;
+use super::fold::FoldValue;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
@@ -14,6 +15,7 @@ use crate::error::Reason;
 use crate::ir::DType;
 use crate::ir::scalar::Func;
 use std::fmt;
+use std::ops::Range;
 
 /// A way to make running code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -134,8 +136,9 @@ const LEAST_WORK: usize = 1 << 15;
 fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     let is_long = geometry.n_rows() == 1 || geometry.inner.last().is_some_and(|&lanes| lanes >= LONG_ANGLES);
     let one_line = geometry.inner.len() == 1 || is_worth_packing(kernel, geometry);
-    // The vm spreads the blocks of a few long rows over threads, and does nothing else as fast as machine code.
+    // The vm spreads the blocks of a few long rows over threads, of which machine code would make copies.
     let few_rows = kernel.folds_once() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
+    let few_rows = few_rows && !native::folds_in_place(kernel, geometry);
     !(is_long && has_angles(kernel) && !native::skips_reduction(kernel))
         && one_line
         && !few_rows
@@ -269,6 +272,38 @@ impl Compiled {
             Compiled::Vm(_) => Tier::Vm,
             Compiled::Cranelift(_) => Tier::Cranelift,
             Compiled::X64(_) => Tier::X64,
+        }
+    }
+
+    /// The program that finishes a row of which several threads [fold blocks](Compiled::fold_blocks), if they may.
+    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<&vm::VmProgram> {
+        match self {
+            Compiled::Vm(program) => Some(&**program).filter(|program| program.splits()),
+            Compiled::Cranelift(program) | Compiled::X64(program) => program.splitting(geometry),
+        }
+    }
+
+    /// Folds some blocks of one row. Sets `values[(block - blocks.start) * n_folds + fold]`.
+    ///
+    /// # Safety
+    /// As for [`Compiled::run`], of a program that is [splitting](Self::splitting); outputs are not touched.
+    #[allow(unsafe_code, reason = "passes its own contract on")]
+    pub(super) unsafe fn fold_blocks(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        blocks: Range<usize>,
+        faults: &Faults,
+        values: &mut [FoldValue],
+    ) {
+        match self {
+            // SAFETY: the caller keeps the same contract.
+            Compiled::Vm(program) => unsafe { program.fold_blocks(geometry, pointers, row, blocks, faults, values) },
+            // SAFETY: the caller keeps the same contract.
+            Compiled::Cranelift(program) | Compiled::X64(program) => unsafe {
+                program.fold_blocks(geometry, pointers, row, blocks, faults, values);
+            },
         }
     }
 

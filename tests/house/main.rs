@@ -87,6 +87,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/fold_then_map.rs",
     "codegen/native/gathered.rs",
     "codegen/native/launch.rs",
+    "codegen/native/long_rows.rs",
     "codegen/native/packed.rs",
     "codegen/native/patches.rs",
     "codegen/native/program.rs",

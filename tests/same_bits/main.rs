@@ -17,6 +17,7 @@ mod gradients;
 mod guarded;
 #[path = "../common/legality.rs"]
 mod legality;
+mod long_rows;
 mod moves;
 mod networks;
 mod once_wrong;
@@ -151,6 +152,13 @@ fn outer_folds_have_eagers_bits() {
 }
 
 #[test]
+fn long_rows_have_eagers_bits() {
+    for (what, graph) in long_rows::folds() {
+        check_graph_with(&what, &graph, 0..2, Effort::Tiers);
+    }
+}
+
+#[test]
 fn rows_in_pieces_have_eagers_bits() {
     for (what, graph) in pieces::rows() {
         check_graph(&what, &graph);
@@ -172,12 +180,17 @@ fn parsed(text: &str) -> Graph {
 
 /// Checks a graph on several inputs.
 fn check_graph(what: &str, graph: &Graph) {
-    for seed in 0..8 {
+    check_graph_with(what, graph, 0..8, Effort::Interpreter);
+}
+
+/// Checks a graph on inputs of these seeds.
+fn check_graph_with(what: &str, graph: &Graph, seeds: Range<u64>, effort: Effort) {
+    for seed in seeds {
         let mut random = Random::new(seed);
         let fill = random.pick(&[Fill::Normal, Fill::Wild]);
         let inputs = graph.inputs().iter().map(|&id| values::array(&mut random, &graph[id].ty, fill)).collect();
         let case = Case { graph: graph.clone(), inputs };
-        if let Some(why) = failure(&case, Effort::Interpreter) {
+        if let Some(why) = failure(&case, effort) {
             panic!("{what}: seed {seed}: {why}\n{graph}");
         }
     }

@@ -12,19 +12,21 @@ use super::fold_then_map::{self, FoldThenMap, Places};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch::{self, LaunchShape};
+use super::long_rows;
 use super::packed::Packed;
 use super::short_rows::{self, short_rows};
 use super::staged::StagedCode;
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
+use crate::codegen::fold::FoldValue;
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Operand, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
 /// Elements of a row of a fold that is packed because they are a few apart.
@@ -170,6 +172,42 @@ impl AlongInner {
         unsafe { launch::run(plain.storing(stores, kernel), &self.shape, geometry, pointers, part, faults) }
     }
 
+    /// The same kernel in the interpreter, if threads may share a row.
+    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<&VmProgram> {
+        let kernel = &self.kernel;
+        if self.plain.is_none() || !kernel.folds_once() || !folds_in_place(kernel, geometry) {
+            return None;
+        }
+        let interpreted = self.interpreted();
+        let n_folds = [interpreted.n_folds(), self.shape.n_folds, long_rows::folds(kernel).len()];
+        (interpreted.splits() && n_folds[0] == n_folds[1] && n_folds[1] == n_folds[2]).then_some(interpreted)
+    }
+
+    /// Folds some blocks of one row.
+    ///
+    /// # Safety
+    /// As for [`super::NativeProgram::fold_blocks`].
+    pub(super) unsafe fn fold_blocks(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        blocks: Range<usize>,
+        faults: &Faults,
+        values: &mut [FoldValue],
+    ) {
+        let plain = self.plain.as_ref().filter(|_| blocks.len() >= long_rows::LEAST_BLOCKS);
+        match plain {
+            Some(plain) => {
+                let code = plain.storing(Stores::Cached, &self.kernel);
+                // SAFETY: passed on from the caller; a program that splits has one pass and row values.
+                unsafe { long_rows::fold_blocks((code, &self.kernel), geometry, pointers, row, blocks, values) }
+            }
+            // SAFETY: passed on from the caller.
+            None => unsafe { self.interpreted().fold_blocks(geometry, pointers, row, blocks, faults, values) },
+        }
+    }
+
     /// The same kernel as two, if that is faster for a launch.
     fn fold_then_map(&self, geometry: &Geometry) -> Option<(&FoldThenMap, Places)> {
         if !fold_then_map::is_worth(&self.kernel, geometry) {
@@ -212,6 +250,11 @@ impl AlongInner {
 fn strided(kernel: &Kernel, classes: &[Class]) -> SmallVec<[usize; 4]> {
     let is_counted = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == Source::Iota);
     (0..classes.len()).filter(|&slot| classes[slot] == Class::Strided && !is_counted(slot)).collect()
+}
+
+/// Whether code folds rows where they are: their elements are neighbours.
+pub(in crate::codegen) fn folds_in_place(kernel: &Kernel, geometry: &Geometry) -> bool {
+    geometry.inner.len() == 1 && !kernel.has_gathers() && !geometry.classes(kernel).contains(&Class::Strided)
 }
 
 /// Whether rows of a fold are packed: they have several loops, or their elements are a few apart, because vectors copy

@@ -21,6 +21,8 @@
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies. Where several inner
 //! loops are one for the folds alone, [`fold_then_map`] copies nothing.
 //!
+//! [`long_rows`] folds parts of a row for several threads.
+//!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. [`gathers`] says which loads at an index there are.
 
@@ -36,6 +38,7 @@ mod fold_then_map;
 pub(super) mod gathered;
 pub(super) mod gathers;
 mod launch;
+mod long_rows;
 pub(super) mod packed;
 pub(super) mod passes;
 mod patches;
@@ -49,7 +52,7 @@ pub(super) mod sweeps;
 pub(super) mod transpose;
 pub(super) mod transposed;
 
-pub(super) use along_inner::classes_of_codes;
+pub(super) use along_inner::{classes_of_codes, folds_in_place};
 pub(super) use launch::LaunchShape;
 pub use program::NativeProgram;
 
