@@ -73,7 +73,7 @@ pub(super) fn unroll(
     let pays = kernel.has_folds()
         && (2..=MAX_ELEMENTS).contains(&count)
         && is_small(kernel, count)
-        && kernel.gathered().is_empty()
+        && gathers_once_per_row(kernel)
         && (has_row_outputs(kernel) && is_smooth(kernel, count, rows, operands, outputs)
             || has_columns(kernel, rows, inner, operands, outputs));
     if !pays {
@@ -109,6 +109,15 @@ pub(super) fn unroll(
     let varies = new.outputs.iter().all(|output| new.inst(output.value).level == Level::Full);
     let is_small = accesses.len() + written.len() <= MAX_ACCESSES;
     (varies && is_small).then_some(Unrolled { kernel: new, accesses, origins, written, rows: sizes })
+}
+
+/// Whether what is gathered is gathered once per row, such as the value at the index of a maximum. Machine code gathers
+/// no narrow elements.
+fn gathers_once_per_row(kernel: &Kernel) -> bool {
+    kernel.insts.iter().all(|inst| match inst.kind {
+        Kind::Gather(slot) => inst.level == Level::Row && kernel.operands[slot as usize].dtype.size() >= 4,
+        Kind::Load(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => true,
+    })
 }
 
 /// Whether every output has one value per row.
@@ -300,9 +309,11 @@ impl Unroller<'_> {
         let args: SmallVec<[Reg; 3]> = inst.args.iter().map(|arg| copy_at(&values[arg.index()], nth)).collect();
         match inst.kind {
             Kind::Load(slot) => self.load(slot as usize, place, inst.ty),
-            Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => {
-                self.emit(inst.kind, &args, inst.ty)
+            Kind::Gather(slot) => {
+                let at = self.operand(slot as usize, place.of(&self.operands[slot as usize]));
+                self.emit(Kind::Gather(at), &args, inst.ty)
             }
+            Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => self.emit(inst.kind, &args, inst.ty),
         }
     }
 
@@ -313,14 +324,20 @@ impl Unroller<'_> {
         if operand.source == Source::Iota && access.rows.iter().all(|&stride| stride == 0) {
             return self.emit(Kind::Lit(Lit::i64(access.base)), &[], Ty::I64);
         }
+        let at = self.operand(slot, access);
+        self.emit(Kind::Load(at), &[], ty)
+    }
+
+    /// The new operand for an access of an old one.
+    fn operand(&mut self, slot: usize, access: Access) -> u16 {
         let known = |&at: &usize| self.origins[at] == slot && self.accesses[at] == access;
         let at = (0..self.accesses.len()).find(known).unwrap_or_else(|| {
-            self.new.operands.push(operand);
+            self.new.operands.push(self.old.operands[slot]);
             self.accesses.push(access);
             self.origins.push(slot);
             self.accesses.len() - 1
         });
-        self.emit(Kind::Load(at as u16), &[], ty)
+        at as u16
     }
 
     /// All inner elements of a value combined, in the order of a fold.

@@ -90,7 +90,8 @@ impl<'g> CostModel<'g> {
         let mut gathers = region.values.iter().filter(|(_, value)| matches!(value, Value::Gather(..)));
         // Those in a prologue have a kernel of their own.
         let picks = gathers.any(|(id, _)| !hoisted.is_some_and(|hoisted| hoisted.contains(id)));
-        f64::from(self.rates.launch) + running + starts::calls(region) + starts::rows(region, picks)
+        let starting = starts::calls(region) + starts::indices(self.graph, region) + starts::rows(region, picks);
+        f64::from(self.rates.launch) + running + starting
     }
 
     /// The time to move what a kernel reads and writes, each element once. Elements of walks with another cache line

@@ -2,7 +2,7 @@
 
 use super::rates::Nanos;
 use super::region::{Region, Value, ValueId, Walk};
-use crate::ir::SideTable;
+use crate::ir::{Graph, Meaning, NodeId, SideTable};
 use smallvec::SmallVec;
 
 /// How long it takes to start the rows of a kernel whose loops are kept in their order, if they are short: a kernel of
@@ -82,6 +82,24 @@ pub(super) fn calls(region: &Region) -> Nanos {
     at_indices + (elements / per_call.max(1) * calls) as Nanos * CALL
 }
 
+/// How long it takes to combine the partial results of folds of indices along runs of rows. Short folds without values
+/// per element are unrolled instead (`codegen::unroll`).
+pub(super) fn indices(graph: &Graph, region: &Region) -> Nanos {
+    let is_index = |node: NodeId| {
+        let meaning = graph[node].op().map(|op| &op.row().meaning);
+        matches!(meaning, Some(Meaning::Fold(combine)) if combine.is_index())
+    };
+    let folds = region.values.entities().filter(|value| matches!(value, Value::Fold(node, _) if is_index(*node)));
+    let n_folds = folds.count();
+    let is_written = region.outputs.iter().any(|(id, _)| region.is_full[*id]);
+    let is_long = region.inner.iter().product::<usize>() > MOST_UNROLLED;
+    if n_folds == 0 || !goes_along_rows(region) || !(is_written || is_long) {
+        return 0.0;
+    }
+    let (outer, _) = region.rows.split_at(first_of_run(&region.rows, || region.loads.entities()));
+    (outer.iter().product::<usize>() * n_folds) as Nanos * INDICES
+}
+
 /// Whether all memory goes along the rows, and then along the only inner loop, so that one instruction of the vm takes
 /// several inner elements.
 fn is_one_matrix(region: &Region) -> bool {
@@ -133,6 +151,11 @@ const TRANSPOSED: Nanos = 0.1;
 const CALL: Nanos = 15.0;
 const GATHER: Nanos = 1.0;
 const RUN: Nanos = 2.0;
+/// How long machine code takes to combine the partial results of a fold of indices, for a run of few rows
+/// (`cargo bench --bench cost_model -- argmax`).
+const INDICES: Nanos = 400.0;
+/// Most elements of a fold that is unrolled.
+const MOST_UNROLLED: usize = 32;
 /// The inner elements that one instruction of the vm takes, if memory allows.
 const MERGED: usize = 32;
 /// Runs of fewer rows do not fill vectors of machine code.
