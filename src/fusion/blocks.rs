@@ -336,6 +336,10 @@ impl Checker<'_> {
                 self.product(unit.nodes[0])?;
                 None
             }
+            // A concatenation has several kinds of rows.
+            UnitKind::Kernel(_) if unit.nodes.iter().any(|&node| role(self.units.graph, node) == Role::Parts) => {
+                return Err(Reason::MovesElements);
+            }
             UnitKind::Kernel(region) => {
                 let RowKernel { region, scattered } = self.kernel(region)?;
                 self.scattered.extend(scattered);

@@ -262,18 +262,22 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     (n_nodes > options.max_fuse_depth.max(1)).then(|| format!("rule 7: {n_nodes} nodes"))
 }
 
-/// Whether a kernel has one concatenation, of what it computes and what it reads anyway, and nothing in it reads the
-/// result.
+/// Whether a kernel has concatenations of what it computes, of what it reads anyway, and of numbers, and nothing in it
+/// reads their results but concatenations.
 fn is_last(graph: &Graph, step: &Step) -> bool {
-    let mut parts = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Parts);
-    let (Some(node), None) = (parts.next(), parts.next()) else { return false };
-    let others = || step.nodes.iter().filter(|&&other| other != node);
-    let reads = |base: NodeId| others().flat_map(|&other| &graph[other].args).any(|&arg| graph.view_base(arg) == base);
+    let is_parts = |node: NodeId| sort(graph, node) == Sort::Parts;
+    let others = || step.nodes.iter().copied().filter(|&node| !is_parts(node));
+    let reads = |base: NodeId| others().flat_map(|node| &graph[node].args).any(|&arg| graph.view_base(arg) == base);
     // An operand without elements has no place in the result.
-    let is_made =
-        |arg: &NodeId| graph[*arg].ty.numel() == 0 || step.nodes.contains(arg) || reads(graph.view_base(*arg));
-    let is_read = step.nodes.iter().any(|&other| graph[other].args.contains(&node));
-    graph[node].args.iter().all(is_made) && !is_read
+    let is_made = |arg: &NodeId| {
+        let (base, is_empty) = (graph.view_base(*arg), graph[*arg].ty.numel() == 0);
+        is_empty || step.nodes.contains(&base) || sort(graph, base) == Sort::Free || reads(base)
+    };
+    let is_joined = |node: NodeId| graph[node].args.iter().all(is_made);
+    let is_read = others().filter(|&node| sort(graph, node) != Sort::View).any(|node| {
+        graph[node].args.iter().any(|&arg| is_parts(graph.view_base(arg)) && step.nodes.contains(&graph.view_base(arg)))
+    });
+    step.nodes.iter().copied().filter(|&node| is_parts(node)).all(is_joined) && !is_read
 }
 
 /// A product in blocks of rows needs its whole right operand and the same rows of its left one.

@@ -38,7 +38,7 @@ const CASES: &[(&str, usize, Function)] = &[
     }),
     ("folds", 1, |x| Ok(vec![cat(&[&x[4].sum([-1], false)?, &x[4].amax(-1, false)?], 0)?])),
     // A result, twice the same operand, columns that are far apart, and an operand from elsewhere.
-    ("an operand that is a result", 2, |x| {
+    ("an operand that is a result", 1, |x| {
         let (sum, other) = ((&x[4] + 1.0)?, (&x[4] * 2.0)?);
         Ok(vec![cat(&[&sum, &other], 0)?, sum])
     }),
@@ -57,6 +57,26 @@ const CASES: &[(&str, usize, Function)] = &[
     ("powers beside what they are of", 1, |x| {
         let square = x[4].square()?;
         Ok(vec![stack(&[&x[4], &square, &(&square * &x[4])?], -1)?])
+    }),
+    ("numbers beside powers", 1, |x| {
+        let square = x[4].square()?;
+        Ok(vec![stack(&[&x[4].ones_like()?, &x[4], &square, &(&square * &x[4])?], -1)?])
+    }),
+    ("matrices of stacked rows", 1, |x| {
+        let (cos, sin) = (x[2].cos()?, x[2].sin()?);
+        let rows = [stack(&[&cos, &sin.neg()?], -1)?, stack(&[&sin, &cos.abs()?], -1)?];
+        Ok(vec![stack(&[&rows[0], &rows[1]], -2)?])
+    }),
+    // A view of the cosine is in two rows.
+    ("matrices with twice the same number", 2, |x| {
+        let (cos, sin) = (x[2].cos()?, x[2].sin()?);
+        let rows = [stack(&[&cos, &sin.neg()?], -1)?, stack(&[&sin, &cos], -1)?];
+        Ok(vec![stack(&[&rows[0], &rows[1]], -2)?])
+    }),
+    ("rows of columns that are wider", 1, |x| {
+        let (double, more) = ((&x[2] * 2.0)?, (&x[3] + &x[2])?);
+        let inner = cat(&[&double, &more], -1)?;
+        Ok(vec![cat(&[&inner, &x[3].neg()?], -1)?])
     }),
     ("an input beside it", 1, |x| Ok(vec![cat(&[&(&x[4] + 1.0)?, &x[4]], -1)?])),
     ("no elements", 1, |x| Ok(vec![cat(&[&(&x[4] + 1.0)?, &x[4].narrow(0, 0, 0)?.exp()?], 0)?])),

@@ -9,10 +9,14 @@ use crate::ir::scalar::body::Kind;
 use crate::ir::scalar::{Lit, Scalar, Ty, eval};
 
 /// Replaces pointwise calls of constants by a `full` of their value. The value is computed by the scalar body that a
-/// kernel would run. Constants are plain numbers and results of `full`.
+/// kernel would run. Constants are plain numbers and results of `full`. A view of such a result is one, too, unless its
+/// memory matters: where it is an output, or is read through a window.
 pub fn fold_constants(graph: &Graph) -> Graph {
+    let is_windowed = graph.windowed();
+    let has_memory = |id: NodeId| is_windowed[id] || graph.outputs().contains(&id);
     rebuild(graph, |out, id, node, args| {
-        let folded = constant(graph, id).and_then(|value| {
+        let viewed = || viewed(graph, id).filter(|_| !has_memory(id));
+        let folded = constant(graph, id).or_else(viewed).and_then(|value| {
             if node.ty.number {
                 let number = out.number(value);
                 return Some(number).filter(|&number| out[number].ty == node.ty);
@@ -44,6 +48,14 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
         Ty::F32 => Scalar::Float(value.as_f32() as f64),
         Ty::F64 => Scalar::Float(value.as_f64()),
     })
+}
+
+/// The value of every element of a view of a `full`.
+fn viewed(graph: &Graph, id: NodeId) -> Option<Scalar> {
+    let node = &graph[id];
+    let base = *node.args.first()?;
+    let is_view = matches!(node.op()?.row().meaning, Meaning::View(_)) && graph[base].op() == Some(Op::Full);
+    is_view.then(|| Full::read(&graph[base].attrs).fill_value)
 }
 
 /// The value of every element of a constant node.
