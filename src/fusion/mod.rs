@@ -18,6 +18,7 @@ mod order;
 pub mod partition;
 pub mod parts;
 pub mod pattern_graph;
+pub mod piece;
 mod piecewise;
 pub mod plan;
 pub mod rates;

@@ -11,7 +11,8 @@
 //! be a few elements to write. So all elements are filled first, and the image is written over them.
 
 use super::index_map::{Coordinate, IndexMap, strides};
-use super::region::{Piece, Region, Value, Walk, place_piece};
+use super::piece::Piece;
+use super::region::{Region, Unplaced, Value, Walk, place_piece};
 use crate::error::Reason;
 use crate::ir::attrs::{Along, Attributes, Full, Overlay};
 use crate::ir::shape::{Sizes, normalize_dim};
@@ -40,13 +41,50 @@ pub fn place_parts(
             }
             let boxes = refined(&all).ok_or(Reason::MovesElements)?;
             let pieces = all.concat();
-            boxes.iter().map(|one| place_piece(graph, contains, one, &pieces, outputs)).collect()
+            let place = |one: &Piece| place_piece(graph, contains, one, &pieces, outputs);
+            boxes.iter().map(place).collect::<Result<_, Unplaced>>().map_err(|unplaced| unplaced.reason)
         }
         (None, &[node]) if outputs == [node] && graph[node].args.iter().all(|&arg| !contains(arg)) => {
             Ok(copies(graph, node))
         }
         (None, _) => Err(Reason::MovesElements),
     }
+}
+
+/// Like [`place_parts`], where some of the nodes are made of others. All are concatenations.
+///
+/// An element of one may be any element of another, as where a cat is rolled along two dims. So boxes are cut where a
+/// value would come from two operands.
+///
+/// # Errors
+/// The reason why these nodes cannot be computed box by box.
+pub fn place_chain(
+    graph: &Graph,
+    contains: &dyn Fn(NodeId) -> bool,
+    nodes: &[NodeId],
+    outputs: &[NodeId],
+) -> Result<Vec<Region>, Reason> {
+    let pieces: Option<Vec<Vec<Piece>>> = nodes.iter().map(|&node| pieces(graph, node)).collect();
+    let pieces = pieces.ok_or(Reason::MovesElements)?.concat();
+    let node = outputs.first().copied().filter(|&node| graph[node].ty.numel() > 0).ok_or(Reason::MovesElements)?;
+    let sizes = graph[node].ty.sizes.clone();
+    let zeros = Sizes::from_elem(0, sizes.len());
+    let mut boxes = vec![Piece { node, operand: node, start: zeros.clone(), from: zeros, sizes }];
+    let mut regions = Vec::new();
+    while let Some(one) = boxes.pop() {
+        match place_piece(graph, contains, &one, &pieces, outputs) {
+            Ok(region) => regions.push(region),
+            Err(Unplaced { cut: Some((dim, at)), .. }) if regions.len() + boxes.len() + 2 <= MOST_BOXES => {
+                let (mut low, mut high) = (one.clone(), one);
+                low.sizes[dim] = at;
+                high.start[dim] += at;
+                high.sizes[dim] -= at;
+                boxes.extend([high, low]);
+            }
+            Err(unplaced) => return Err(unplaced.reason),
+        }
+    }
+    Ok(regions)
 }
 
 /// The boxes in which every value is one operand: the intersections of their pieces. `None` if there are too many.

@@ -8,18 +8,18 @@
 //! ([`super::concatenation`]). That comes first, unless a user may be merged.
 //!
 //! Several piecewise values, such as the neighbours of a stencil by `roll`, are one unit. It has a kernel for each box
-//! in which every value is one operand. None of them may be made of another: an overlay hides elements, whose
-//! computation may fail, and it may be in place.
+//! in which every value is one operand. A concatenation may be made of another one, through views, as where a matrix is
+//! rolled along both dims. An overlay may not: it hides elements, whose computation may fail, and it may be in place.
 
 use super::concatenation;
-use super::parts::place_parts;
+use super::parts::{place_chain, place_parts};
 use super::refusals::Refusals;
 use super::role::{Role, role};
 use super::union::accept;
 use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
-use crate::ir::{Graph, NodeId};
+use crate::ir::{Graph, Meaning, NodeId};
 
 /// Merges producers and users into every piecewise unit. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
@@ -61,6 +61,10 @@ fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Op
             }
         }
     }
+    if let Some((producer, merged)) = chained(units, unit) {
+        accept(units, producer, unit, merged, refusals);
+        return Some(unit);
+    }
     let user = user?;
     if !units.leaves_and_returns(&[unit, user]) {
         match union(units, unit, user) {
@@ -92,9 +96,53 @@ fn is_used_only_by(units: &Units<'_>, producer: UnitId, unit: UnitId) -> bool {
     outputs.iter().all(|&output| !units.is_output[output] && units.users[output].iter().all(inside))
 }
 
+/// A unit of concatenations whose results are read by this one alone, through views, and the union of both.
+fn chained(units: &Units<'_>, unit: UnitId) -> Option<(UnitId, Unit)> {
+    let chains: Vec<(UnitId, Vec<NodeId>)> = units
+        .unit(unit)
+        .nodes
+        .iter()
+        .flat_map(|&node| &units.graph[node].args)
+        .filter_map(|&arg| chain(units, arg))
+        .collect();
+    let producers: Vec<UnitId> = chains
+        .iter()
+        .map(|(producer, _)| *producer)
+        .filter(|&producer| producer != unit && is_piecewise(units, producer))
+        .collect();
+    producers.into_iter().find_map(|producer| {
+        let mut views: Vec<NodeId> =
+            chains.iter().filter(|(other, _)| *other == producer).flat_map(|(_, views)| views).copied().collect();
+        views.sort_unstable();
+        views.dedup();
+        let inside = |user: &NodeId| units.unit_of[*user] == Some(unit) || views.contains(user);
+        let mut read = units.unit(producer).outputs.iter().chain(&views);
+        let is_read_inside = read.all(|&node| !units.is_output[node] && units.users[node].iter().all(inside));
+        if !is_read_inside {
+            return None;
+        }
+        union_with(units, producer, unit, &views).ok().map(|merged| (producer, merged))
+    })
+}
+
+/// The unit that computes what a node views, and the views up to that.
+fn chain(units: &Units<'_>, mut node: NodeId) -> Option<(UnitId, Vec<NodeId>)> {
+    let mut views = Vec::new();
+    while units.is_alias(node) {
+        views.push(node);
+        node = units.graph[node].args[0];
+    }
+    Some((units.unit_of[node].filter(|_| !views.is_empty())?, views))
+}
+
 fn union(units: &Units<'_>, first: UnitId, second: UnitId) -> Result<Unit, Reason> {
+    union_with(units, first, second, &[])
+}
+
+/// The union of two units, at least one of them piecewise, and of views between the two.
+fn union_with(units: &Units<'_>, first: UnitId, second: UnitId, views: &[NodeId]) -> Result<Unit, Reason> {
     let (a, b) = (units.unit(first), units.unit(second));
-    let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
+    let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).chain(views).copied().collect();
     nodes.sort_unstable();
     if nodes.len() > units.max_nodes {
         return Err(Reason::GroupTooLarge);
@@ -102,15 +150,20 @@ fn union(units: &Units<'_>, first: UnitId, second: UnitId) -> Result<Unit, Reaso
     let graph = units.graph;
     let of_parts = |node: &NodeId| role(graph, *node) == Role::Parts;
     let parts: Vec<NodeId> = nodes.iter().copied().filter(of_parts).collect();
-    if parts.windows(2).any(|two| graph[two[0]].ty.sizes != graph[two[1]].ty.sizes) {
-        return Err(Reason::DifferentRows);
-    }
-    if parts.len() > 1 && has_chain(graph, &nodes, &parts) {
-        return Err(Reason::MovesElements);
-    }
     let outputs = units.outputs_of(&nodes);
     let contains = |node| nodes.binary_search(&node).is_ok();
-    let regions = place_parts(graph, &contains, &parts, &outputs)?;
+    let is_joined = |node: &NodeId| graph[*node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Concat));
+    let regions = if parts.len() > 1 && has_chain(graph, &nodes, &parts) {
+        if !parts.iter().all(is_joined) {
+            return Err(Reason::MovesElements);
+        }
+        place_chain(graph, &contains, &parts, &outputs)?
+    } else {
+        if parts.windows(2).any(|two| graph[two[0]].ty.sizes != graph[two[1]].ty.sizes) {
+            return Err(Reason::DifferentRows);
+        }
+        place_parts(graph, &contains, &parts, &outputs)?
+    };
     let merged = Unit { kind: UnitKind::Parts(regions), nodes, outputs };
     units.pays(&merged, first, second)?;
     Ok(merged)

@@ -9,6 +9,7 @@
 //! If loops are as fine as the dimensions on both sides of such a view, each dimension is walked by consecutive loops.
 
 use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, through_view};
+use super::piece::Piece;
 use super::role::{Role, role};
 use crate::error::Reason;
 use crate::ir::attrs::{Along, Attributes, Full};
@@ -116,59 +117,36 @@ pub fn place(
     }
 }
 
-/// A box of a piecewise value, which comes from one operand.
-#[derive(Debug, Clone)]
-pub struct Piece {
-    /// The value.
-    pub node: NodeId,
-    /// The operand that has its elements.
-    pub operand: NodeId,
-    /// The first element of the box, per dimension of the value.
-    pub start: Sizes,
-    /// The same element, per dimension of the operand.
-    pub from: Sizes,
-    /// The sizes of the box.
-    pub sizes: Sizes,
-}
-
-impl Piece {
-    /// The index map of loops over the box, from the element `first` on.
-    fn map(&self, first: &[usize]) -> IndexMap {
-        let mut next = 0;
-        let coordinate = |(&size, &start): (&usize, &usize)| {
-            let mut coordinate = Coordinate { start, ..Coordinate::default() };
-            if size != 1 {
-                coordinate.terms.push((next, 1));
-                next += 1;
-            }
-            coordinate
-        };
-        self.sizes.iter().zip(first).map(coordinate).collect()
-    }
+/// Why nodes cannot be laid over the loops of a box.
+pub struct Unplaced {
+    /// The reason.
+    pub reason: Reason,
+    /// A dim of the box and a position along it: before and after that, a value may come from one operand each.
+    pub cut: Option<(usize, usize)>,
 }
 
 /// Lays nodes over the loops of one box of a piecewise value. Every output has the sizes of that value. `pieces` are
 /// those of all piecewise values among the nodes.
 ///
 /// # Errors
-/// The reason why they cannot be computed box by box.
+/// The reason why they cannot be computed box by box, and where the box could be cut.
 pub fn place_piece(
     graph: &Graph,
     contains: &dyn Fn(NodeId) -> bool,
     piece: &Piece,
     pieces: &[Piece],
     outputs: &[NodeId],
-) -> Result<Region, Reason> {
+) -> Result<Region, Unplaced> {
     let region = Region { rows: wide(&piece.sizes), ..Region::default() };
     let mut placer = Placer { pieces, ..Placer::new(graph, contains, region, outputs.len()) };
     let map = placer.maps.id(piece.map(&piece.start));
-    for &output in outputs {
-        if graph[output].ty.sizes != graph[piece.node].ty.sizes {
-            return Err(Reason::DifferentRows);
-        }
-        placer.output(output, map)?;
-    }
-    placer.finish()
+    let has_sizes = |&output: &NodeId| graph[output].ty.sizes == graph[piece.node].ty.sizes;
+    let placed = match outputs.iter().all(has_sizes) {
+        true => outputs.iter().try_for_each(|&output| placer.output(output, map)),
+        false => Err(Reason::DifferentRows),
+    };
+    let cut = placer.cut.and_then(|(along, at)| Some((piece.dim_of_loop(along)?, at)));
+    placed.and_then(|()| placer.finish()).map_err(|reason| Unplaced { reason, cut })
 }
 
 entity_id! {
@@ -223,6 +201,8 @@ struct Placer<'a> {
     fold: Option<NodeId>,
     /// The pieces of piecewise values.
     pieces: &'a [Piece],
+    /// A loop and a position along it, where a concatenation changes to another operand.
+    cut: Option<(usize, usize)>,
     /// Whether a dimension may be walked by several loops.
     is_finer: bool,
 }
@@ -243,7 +223,17 @@ fn suffix_products(sizes: &[usize], size: usize) -> impl Iterator<Item = usize> 
 impl<'a> Placer<'a> {
     fn new(graph: &'a Graph, contains: &'a dyn Fn(NodeId) -> bool, region: Region, n_nodes: usize) -> Placer<'a> {
         let placed = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
-        Placer { graph, contains, region, maps: Maps::default(), placed, fold: None, pieces: &[], is_finer: false }
+        Placer {
+            graph,
+            contains,
+            region,
+            maps: Maps::default(),
+            placed,
+            fold: None,
+            pieces: &[],
+            cut: None,
+            is_finer: false,
+        }
     }
 
     /// A placer with the loops of the first fold, or of the first output.
@@ -470,20 +460,12 @@ impl<'a> Placer<'a> {
     /// A piecewise value: in this box, the operand of the last piece that has all of its elements, if one has.
     fn of_piece(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let (map, loops) = (&self.maps[map], &self.region.rows);
-        let last = |coordinate: &Coordinate| {
-            let reach = coordinate.terms.iter().map(|&(dim, step)| step * (loops[dim as usize] - 1));
-            coordinate.start + reach.sum::<usize>()
+        let own = || self.pieces.iter().filter(|piece| piece.node == node);
+        let Some(piece) = own().rev().find(|piece| piece.has_all(map, loops)) else {
+            self.cut = self.cut.or(own().find_map(|piece| piece.end_of(map, loops)));
+            return Err(Reason::MovesElements);
         };
-        let has_all = |piece: &&Piece| {
-            let mut dims = map.iter().zip(piece.start.iter().zip(&piece.sizes));
-            piece.node == node && dims.all(|(at, (&start, &size))| at.start >= start && last(at) < start + size)
-        };
-        let piece = self.pieces.iter().rev().find(has_all).ok_or(Reason::MovesElements)?;
-        let mut from = map.clone();
-        for (at, (&start, &from)) in from.iter_mut().zip(piece.start.iter().zip(&piece.from)) {
-            at.start = at.start - start + from;
-        }
-        let from = self.maps.id(from);
+        let from = self.maps.id(piece.of_operand(map));
         self.value(piece.operand, from)
     }
 

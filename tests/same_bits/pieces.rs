@@ -108,6 +108,35 @@ pub(crate) fn values() -> Vec<(&'static str, Graph, usize)> {
             1,
         ),
         (
+            "rolled along both dims, and added to what it was",
+            "n0 = input: f32[40,50]
+             n1 = slice(n0; 0, 37, 40, 1): f32[3,50]
+             n2 = slice(n0; 0, 0, 37, 1): f32[37,50]
+             n3 = cat(n1, n2; 0): f32[40,50]
+             n4 = slice(n3; 1, 7, 50, 1): f32[40,43:50,1]
+             n5 = slice(n3; 1, 0, 7, 1): f32[40,7:50,1]
+             n6 = cat(n4, n5; 1): f32[40,50]
+             n7 = add(n6, n0; 1): f32[40,50]
+             return n7",
+            1,
+        ),
+        (
+            "edges around a computed value, and every second column of that",
+            "n0 = input: f32[2,70,90]
+             n1 = exp(n0): f32[2,70,90]
+             n2 = slice(n1; 1, 69, 70, 1): f32[2,1,90:6300,90,1]
+             n3 = slice(n1; 1, 0, 2, 1): f32[2,2,90:6300,90,1]
+             n4 = cat(n2, n1, n3; 1): f32[2,73,90]
+             n5 = slice(n4; 2, 88, 90, 1): f32[2,73,2:6570,90,1]
+             n6 = slice(n4; 2, 0, 1, 1): f32[2,73,1:6570,90,1]
+             n7 = cat(n5, n4, n6; 2): f32[2,73,93]
+             n8 = slice(n7; 2, 0, 93, 2): f32[2,73,47:6789,93,2]
+             n9 = slice(n7; 2, 1, 2, 1): f32[2,73,1:6789,93,1]
+             n10 = cat(n8, n9; 2): f32[2,73,48]
+             return n10",
+            2,
+        ),
+        (
             "a padded value over another one, which is also a result",
             "n0 = input: f32[3,8,9]
              n1 = input: f32[3,10,11]
