@@ -278,14 +278,17 @@ impl Geometry {
     }
 
     /// The operands that must be copied for rows to run as one, if they can. What is at an index is copied, and the
-    /// index itself is not needed then.
+    /// index itself is not needed then. Nor is what no instruction reads, which may have no elements.
     fn apart_rows(&self, kernel: &Kernel) -> SmallVec<[usize; 4]> {
         let gathers = kernel.gathers_by_loads().unwrap_or_default();
         let is_apart = |slot: &usize| {
             let (access, operand) = (&self.operands[*slot], &kernel.operands[*slot]);
-            let moves = || access.rows.iter().chain(&access.inner).any(|&stride| stride != 0);
-            let is_index = gathers.iter().any(|&(_, index)| index == *slot);
-            !is_index && (access.gather.is_some() || moves() && !self.is_dense(access, operand.unit()))
+            if let Some(&(source, _)) = gathers.iter().find(|&&(source, index)| source == *slot || index == *slot) {
+                return source == *slot;
+            }
+            let is_loaded = kernel.insts.iter().any(|inst| inst.kind == Kind::Load(*slot as u16));
+            let moves = access.rows.iter().chain(&access.inner).any(|&stride| stride != 0);
+            is_loaded && moves && !self.is_dense(access, operand.unit())
         };
         (0..kernel.operands.len()).filter(is_apart).collect()
     }

@@ -70,4 +70,13 @@ pub(crate) const ONCE_WRONG: &[(&str, &str)] = &[
          n9 = add(n8, n3; 1): f32[6,60]
          return n7, n9",
     ),
+    (
+        "an operand at indices that no instruction read had short rows to copy",
+        "n0 = input: f32[7,7,1,4:56,8,4,1]
+         n1 = input: i64[7,7,1,2]
+         n2 = clamp(n1; 0, 3): i64[7,7,1,2]
+         n3 = gather(n0, n2; 3, false): f32[7,7,1,2]
+         n4 = fill_scalar(n3; 0): f32[7,7,1,2]
+         return n4",
+    ),
 ];

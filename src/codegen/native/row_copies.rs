@@ -48,9 +48,9 @@ impl<'a> RowCopies<'a> {
         let (operand, access) = (&kernel.operands[slot], &geometry.operands[slot]);
         let is_iota = operand.source == Source::Iota;
         let runs = Runs::new(geometry, access, first);
-        let indices = access.gather.map(|(size, step)| {
-            let gathers = kernel.gathers_by_loads().expect("rows are joined");
-            let &(_, slot) = gathers.iter().find(|&&(source, _)| source == slot).expect("the operand is gathered");
+        let gathers = kernel.gathers_by_loads().unwrap_or_default();
+        let indices = gathers.iter().find(|&&(source, _)| source == slot).map(|&(_, slot)| {
+            let (size, step) = access.gather.unwrap_or_default();
             let access = &geometry.operands[slot];
             Indices { slot, access, runs: Runs::new(geometry, access, first), size, step }
         });
