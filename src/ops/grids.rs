@@ -297,9 +297,11 @@ impl Windows {
         self.kernel.div_ceil(self.stride)
     }
 
-    /// Whether they are sums of few shifted lines, none of which is in the padding alone.
+    /// Whether they are sums of few shifted lines, none of which is in the padding alone. Windows that are apart would
+    /// be padded to the stride, which may be longer than any memory.
     fn are_lines(&self) -> bool {
-        self.dilation == 1 && self.overlap() <= MOST_OVERLAPPING && self.padding <= (self.count - 1) * self.stride
+        let is_close = self.dilation == 1 && self.stride <= self.kernel && self.overlap() <= MOST_OVERLAPPING;
+        is_close && self.padding <= (self.count - 1) * self.stride
     }
 }
 

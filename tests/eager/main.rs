@@ -1,5 +1,6 @@
 //! What eager calls do: methods and operators of tensors, layers, random numbers, sorts, products, gradients, text.
 
+mod added_windows;
 mod api;
 mod autograd;
 mod batch_rows;
