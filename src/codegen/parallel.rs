@@ -8,6 +8,7 @@ use super::fold::FoldValue;
 use super::geometry::{Geometry, Lanes};
 use super::kernel::{Inst, Kernel};
 use super::launch::{Faults, Part, Pointers};
+use super::native::Splitting;
 use super::tier::Compiled;
 use super::vm;
 use crate::device::pool;
@@ -147,11 +148,11 @@ impl Cut {
         let faults = Faults::new();
         let alone = self.threads == 1 || pool::num_threads() == 1;
         let pieces = if alone { &Pieces::None } else { &self.pieces };
-        let finishing = match pieces {
+        let splitting = match pieces {
             Pieces::Blocks => compiled.splitting(geometry),
             Pieces::None | Pieces::Parts(_) => None,
         };
-        match (pieces, finishing) {
+        match (pieces, splitting) {
             (Pieces::Parts(parts), _) => {
                 let shared = Shared(pointers);
                 pool::run(parts.len(), self.threads, &|index| {
@@ -159,10 +160,10 @@ impl Cut {
                     unsafe { compiled.run(geometry, shared.pointers(), &parts[index], &faults) };
                 });
             }
-            (Pieces::Blocks, Some(finishing)) => {
+            (Pieces::Blocks, Some(splitting)) => {
                 for row in 0..geometry.n_rows() {
                     // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
-                    unsafe { self.run_blocks((compiled, finishing), geometry, pointers, row, &faults) };
+                    unsafe { self.run_blocks(&splitting, geometry, pointers, row, &faults) };
                 }
             }
             (Pieces::None | Pieces::Blocks, _) => {
@@ -180,27 +181,27 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tier")]
     unsafe fn run_blocks(
         &self,
-        (compiled, finishing): (&Compiled, &vm::VmProgram),
+        splitting: &Splitting<'_>,
         geometry: &Geometry,
         pointers: Pointers<'_>,
         row: usize,
         faults: &Faults,
     ) {
         let n_blocks = vm::VmProgram::n_blocks(geometry);
-        let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * finishing.n_folds()];
+        let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * splitting.n_folds()];
         let pieces: Vec<Mutex<&mut [FoldValue]>> =
-            values.chunks_mut(BLOCK_GRAIN * finishing.n_folds()).map(Mutex::new).collect();
+            values.chunks_mut(BLOCK_GRAIN * splitting.n_folds()).map(Mutex::new).collect();
         let shared = Shared(pointers);
         pool::run(pieces.len(), self.threads, &|piece| {
             let start = piece * BLOCK_GRAIN;
             let blocks = start..(start + BLOCK_GRAIN).min(n_blocks);
             let mut values = pieces[piece].lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the caller keeps the contract; folding blocks writes no output.
-            unsafe { compiled.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
+            unsafe { splitting.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
         });
         drop(pieces);
         // SAFETY: the caller keeps the contract; all blocks are done, and this thread alone writes the row.
-        unsafe { finishing.finish_row(geometry, pointers, row, faults, &values) };
+        unsafe { splitting.finish_row(geometry, pointers, row, faults, &values) };
     }
 }
 

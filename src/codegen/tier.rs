@@ -1,12 +1,11 @@
 //! Code tiers: which one compiles a kernel, and how a compiled kernel is called.
 
 use super::cranelift;
-use super::fold::FoldValue;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::native::{
-    self, deinterleaved::wide_columns, gathered::gathered, transposed::covers_jumps, transposed::transposed,
+    self, Splitting, deinterleaved::wide_columns, gathered::gathered, transposed::covers_jumps, transposed::transposed,
 };
 use super::vm;
 use super::x64;
@@ -15,7 +14,6 @@ use crate::error::Reason;
 use crate::ir::DType;
 use crate::ir::scalar::Func;
 use std::fmt;
-use std::ops::Range;
 
 /// A way to make running code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -275,35 +273,11 @@ impl Compiled {
         }
     }
 
-    /// The program that finishes a row of which several threads [fold blocks](Compiled::fold_blocks), if they may.
-    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<&vm::VmProgram> {
+    /// How threads share a row of a launch, if they may.
+    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<Splitting<'_>> {
         match self {
-            Compiled::Vm(program) => Some(&**program).filter(|program| program.splits()),
+            Compiled::Vm(program) => Splitting::of_vm(program),
             Compiled::Cranelift(program) | Compiled::X64(program) => program.splitting(geometry),
-        }
-    }
-
-    /// Folds some blocks of one row. Sets `values[(block - blocks.start) * n_folds + fold]`.
-    ///
-    /// # Safety
-    /// As for [`Compiled::run`], of a program that is [splitting](Self::splitting); outputs are not touched.
-    #[allow(unsafe_code, reason = "passes its own contract on")]
-    pub(super) unsafe fn fold_blocks(
-        &self,
-        geometry: &Geometry,
-        pointers: Pointers<'_>,
-        row: usize,
-        blocks: Range<usize>,
-        faults: &Faults,
-        values: &mut [FoldValue],
-    ) {
-        match self {
-            // SAFETY: the caller keeps the same contract.
-            Compiled::Vm(program) => unsafe { program.fold_blocks(geometry, pointers, row, blocks, faults, values) },
-            // SAFETY: the caller keeps the same contract.
-            Compiled::Cranelift(program) | Compiled::X64(program) => unsafe {
-                program.fold_blocks(geometry, pointers, row, blocks, faults, values);
-            },
         }
     }
 

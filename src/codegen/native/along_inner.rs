@@ -12,21 +12,20 @@ use super::fold_then_map::{self, FoldThenMap, Places};
 use super::gathered::{self, gathered};
 use super::gathers;
 use super::launch::{self, LaunchShape};
-use super::long_rows;
+use super::long_rows::Splitting;
 use super::packed::Packed;
 use super::short_rows::{self, short_rows};
 use super::staged::StagedCode;
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
-use crate::codegen::fold::FoldValue;
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Operand, Source};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 /// Elements of a row of a fold that is packed because they are a few apart.
@@ -172,40 +171,11 @@ impl AlongInner {
         unsafe { launch::run(plain.storing(stores, kernel), &self.shape, geometry, pointers, part, faults) }
     }
 
-    /// The same kernel in the interpreter, if threads may share a row.
-    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<&VmProgram> {
+    /// How threads share a row of a launch, if they may.
+    pub(super) fn splitting(&self, geometry: &Geometry) -> Option<Splitting<'_>> {
         let kernel = &self.kernel;
-        if self.plain.is_none() || !kernel.folds_once() || !folds_in_place(kernel, geometry) {
-            return None;
-        }
-        let interpreted = self.interpreted();
-        let n_folds = [interpreted.n_folds(), self.shape.n_folds, long_rows::folds(kernel).len()];
-        (interpreted.splits() && n_folds[0] == n_folds[1] && n_folds[1] == n_folds[2]).then_some(interpreted)
-    }
-
-    /// Folds some blocks of one row.
-    ///
-    /// # Safety
-    /// As for [`super::NativeProgram::fold_blocks`].
-    pub(super) unsafe fn fold_blocks(
-        &self,
-        geometry: &Geometry,
-        pointers: Pointers<'_>,
-        row: usize,
-        blocks: Range<usize>,
-        faults: &Faults,
-        values: &mut [FoldValue],
-    ) {
-        let plain = self.plain.as_ref().filter(|_| blocks.len() >= long_rows::LEAST_BLOCKS);
-        match plain {
-            Some(plain) => {
-                let code = plain.storing(Stores::Cached, &self.kernel);
-                // SAFETY: passed on from the caller; a program that splits has one pass and row values.
-                unsafe { long_rows::fold_blocks((code, &self.kernel), geometry, pointers, row, blocks, values) }
-            }
-            // SAFETY: passed on from the caller.
-            None => unsafe { self.interpreted().fold_blocks(geometry, pointers, row, blocks, faults, values) },
-        }
+        let plain = self.plain.as_ref().filter(|_| kernel.folds_once() && folds_in_place(kernel, geometry))?;
+        Splitting::of_code(plain.storing(Stores::Cached, kernel), self.shape.n_folds, kernel, self.interpreted())
     }
 
     /// The same kernel as two, if that is faster for a launch.

@@ -2,7 +2,7 @@
 //!
 //! Code folds a row block by block, keeps the value of each, and calls a function that folds these. Here it is given
 //! some blocks of a row, and a function that leaves their values as they are. What it computes of them afterwards is
-//! thrown away. The values of all blocks are folded by [`VmProgram::finish_row`](crate::codegen::vm::VmProgram).
+//! thrown away. The interpreter folds the values of all blocks, and finishes the row.
 
 #![allow(unsafe_code, reason = "hands addresses of a launch to generated code")]
 
@@ -12,19 +12,89 @@ use super::launch::{row_offset, with_scratch};
 use crate::codegen::fold::FoldValue;
 use crate::codegen::geometry::Geometry;
 use crate::codegen::kernel::{FOLD_BLOCK, Inst, Kernel, Kind, Source};
-use crate::codegen::launch::Pointers;
+use crate::codegen::launch::{Faults, Pointers};
+use crate::codegen::vm::VmProgram;
 use crate::ir::Combine;
 use crate::ir::scalar::Ty;
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Fewest blocks of which code keeps the values.
-pub(super) const LEAST_BLOCKS: usize = 2;
+const LEAST_BLOCKS: usize = 2;
 /// Words per block result, and per output that is thrown away.
 const RESULT_WORDS: usize = argument::BLOCK_BYTES / 8;
 
+/// How threads share a row: each folds some of its blocks, and one finishes the row.
+pub(in crate::codegen) struct Splitting<'a> {
+    finishing: &'a VmProgram,
+    /// What folds several blocks, and the kernel that it is for. The interpreter folds a single one.
+    code: Option<(&'a Code, &'a Kernel)>,
+}
+
+impl<'a> Splitting<'a> {
+    /// That of a program of the interpreter, if it may be.
+    pub(in crate::codegen) fn of_vm(program: &'a VmProgram) -> Option<Splitting<'a>> {
+        program.splits().then_some(Splitting { finishing: program, code: None })
+    }
+
+    /// That of code with so many folds, for a kernel with one pass, whose outputs are row values. The program is the
+    /// same kernel, and both must have the same folds.
+    pub(super) fn of_code(
+        code: &'a Code,
+        n_folds: usize,
+        kernel: &'a Kernel,
+        finishing: &'a VmProgram,
+    ) -> Option<Splitting<'a>> {
+        let is_same = [finishing.n_folds(), folds(kernel).len()] == [n_folds; 2];
+        (finishing.splits() && is_same).then_some(Splitting { finishing, code: Some((code, kernel)) })
+    }
+
+    /// The number of folds, each of which has a value per block.
+    pub(in crate::codegen) fn n_folds(&self) -> usize {
+        self.finishing.n_folds()
+    }
+
+    /// Folds some blocks of one row. Other threads may fold others. Sets `values[(block - blocks.start) * n_folds +
+    /// fold]`.
+    ///
+    /// # Safety
+    /// As for [`super::NativeProgram::run`]; outputs are not touched.
+    pub(in crate::codegen) unsafe fn fold_blocks(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        blocks: Range<usize>,
+        faults: &Faults,
+        values: &mut [FoldValue],
+    ) {
+        match self.code.filter(|_| blocks.len() >= LEAST_BLOCKS) {
+            // SAFETY: passed on from the caller; the kernel has one pass and row values.
+            Some(code) => unsafe { fold_blocks(code, geometry, pointers, row, blocks, values) },
+            // SAFETY: passed on from the caller.
+            None => unsafe { self.finishing.fold_blocks(geometry, pointers, row, blocks, faults, values) },
+        }
+    }
+
+    /// Computes a row's outputs from the values of all its blocks.
+    ///
+    /// # Safety
+    /// As for [`super::NativeProgram::run`].
+    pub(in crate::codegen) unsafe fn finish_row(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        faults: &Faults,
+        values: &[FoldValue],
+    ) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.finishing.finish_row(geometry, pointers, row, faults, values) }
+    }
+}
+
 /// The folds of a kernel in order, each with the type of its elements.
-pub(super) fn folds(kernel: &Kernel) -> SmallVec<[(Combine, Ty); 2]> {
+fn folds(kernel: &Kernel) -> SmallVec<[(Combine, Ty); 2]> {
     let fold = |inst: &Inst| match inst.kind {
         Kind::Fold(combine) => Some((combine, kernel.inst(inst.args[0]).ty)),
         Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) => None,
@@ -43,7 +113,7 @@ extern "C" fn keep_blocks(_: u64, _: *mut u64, _: u64) {}
 /// # Safety
 /// As for [`super::NativeProgram::run`], of these blocks of the row, by code for a kernel with one pass and without
 /// gathers, whose outputs are row values; outputs are not touched.
-pub(super) unsafe fn fold_blocks(
+unsafe fn fold_blocks(
     (code, kernel): (&Code, &Kernel),
     geometry: &Geometry,
     pointers: Pointers<'_>,

@@ -54,6 +54,7 @@ pub(super) mod transposed;
 
 pub(super) use along_inner::{classes_of_codes, folds_in_place};
 pub(super) use launch::LaunchShape;
+pub(super) use long_rows::Splitting;
 pub use program::NativeProgram;
 
 use super::geometry::Class;

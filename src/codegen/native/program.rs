@@ -6,14 +6,12 @@ use super::Compile;
 use super::along_inner::AlongInner;
 use super::along_rows::AlongRows;
 use super::deinterleaved::Deinterleave;
-use crate::codegen::fold::FoldValue;
+use super::long_rows::Splitting;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
-use crate::codegen::vm::VmProgram;
 use crate::error::Reason;
 use std::fmt;
-use std::ops::Range;
 
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
 pub struct NativeProgram {
@@ -67,34 +65,11 @@ impl NativeProgram {
         }
     }
 
-    /// The program in the interpreter, if threads may share a row: [`NativeProgram::fold_blocks`], then its
-    /// [`VmProgram::finish_row`].
-    pub(in crate::codegen) fn splitting(&self, geometry: &Geometry) -> Option<&VmProgram> {
+    /// How threads share a row of a launch, if they may.
+    pub(in crate::codegen) fn splitting(&self, geometry: &Geometry) -> Option<Splitting<'_>> {
         match &self.vectors {
             Vectors::AlongInner(program) => program.splitting(geometry),
             Vectors::AlongRows(_) => None,
-        }
-    }
-
-    /// Folds some blocks of one row, as [`VmProgram::fold_blocks`] does.
-    ///
-    /// # Safety
-    /// As for [`NativeProgram::run`], of a program that is [splitting](Self::splitting); outputs are not touched.
-    pub(in crate::codegen) unsafe fn fold_blocks(
-        &self,
-        geometry: &Geometry,
-        pointers: Pointers<'_>,
-        row: usize,
-        blocks: Range<usize>,
-        faults: &Faults,
-        values: &mut [FoldValue],
-    ) {
-        match &self.vectors {
-            // SAFETY: passed on from the caller.
-            Vectors::AlongInner(program) => unsafe {
-                program.fold_blocks(geometry, pointers, row, blocks, faults, values);
-            },
-            Vectors::AlongRows(_) => unreachable!("rows with vectors along them are not split"),
         }
     }
 
