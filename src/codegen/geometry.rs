@@ -62,7 +62,8 @@ pub(super) const LONG_LOOP: usize = 64;
 /// Elements from which short rows run as one: the vm, which small kernels run in, would take them one by one.
 const LEAST_AS_ONE: usize = 1 << 14;
 
-/// Most operands whose short rows are copied so that they run as one: a copy takes a quarter as long as to start a row.
+/// Most operands whose short rows are copied so that they run as one. To copy more takes longer than to start each row
+/// (`python/benches/torch_compile.py --other-functions --models "factor machine,hidden markov"`).
 const MOST_COPIES: usize = 4;
 
 /// Fewest elements of a loop that is vectorized because operands are dense along it, though outputs are not.
@@ -261,27 +262,23 @@ impl Geometry {
         is_dense(rows.chain(self.inner.iter().zip(&access.inner)), unit)
     }
 
-    /// Whether the rows of a kernel without folds can run as one (`native::short_rows`): those of outputs follow each
-    /// other, and operands have neighbours or one element along them. An index is loaded, and is that of a whole row.
-    /// Few operands need copies.
-    fn joins_rows(&self, kernel: &Kernel) -> bool {
+    /// The operands that are copied where the rows of a kernel without folds run as one (`native::short_rows`); `None`
+    /// if they cannot. The rows of outputs follow each other, and operands have neighbours or one element along them.
+    /// An index is loaded, and is that of a whole row. What is at it is copied, and it is not needed then. Nor is what
+    /// no instruction reads, which may have no elements.
+    pub(super) fn copied_rows(&self, kernel: &Kernel) -> Option<SmallVec<[usize; 4]>> {
         let last = |access: &Access| access.inner.last().or(access.rows.last()).copied().unwrap_or(0);
         let is_near = |(access, operand): (&Access, &Operand)| {
             operand.source == Source::Iota || last(access) == 0 || last(access) == operand.dtype.size()
         };
         let is_dense = |(access, output): (&Access, &Output)| self.is_dense(access, output.dtype.size());
-        let is_of_row = |&(_, index): &(usize, usize)| last(&self.operands[index]) == 0;
-        self.outputs.iter().zip(&kernel.outputs).all(is_dense)
-            && self.operands.iter().zip(&kernel.operands).all(is_near)
-            && kernel.gathers_by_loads().is_some_and(|gathers| gathers.iter().all(is_of_row))
-            && self.apart_rows(kernel).len() <= MOST_COPIES
-    }
-
-    /// The operands that must be copied for rows to run as one, if they can. What is at an index is copied, and the
-    /// index itself is not needed then. Nor is what no instruction reads, which may have no elements.
-    fn apart_rows(&self, kernel: &Kernel) -> SmallVec<[usize; 4]> {
-        let gathers = kernel.gathers_by_loads().unwrap_or_default();
-        let is_apart = |slot: &usize| {
+        let is_joined = self.outputs.iter().zip(&kernel.outputs).all(is_dense)
+            && self.operands.iter().zip(&kernel.operands).all(is_near);
+        let gathers = if is_joined { kernel.gathers_by_loads()? } else { return None };
+        if gathers.iter().any(|&(_, index)| last(&self.operands[index]) != 0) {
+            return None;
+        }
+        let is_copied = |slot: &usize| {
             let (access, operand) = (&self.operands[*slot], &kernel.operands[*slot]);
             if let Some(&(source, _)) = gathers.iter().find(|&&(source, index)| source == *slot || index == *slot) {
                 return source == *slot;
@@ -290,12 +287,8 @@ impl Geometry {
             let moves = access.rows.iter().chain(&access.inner).any(|&stride| stride != 0);
             is_loaded && moves && !self.is_dense(access, operand.unit())
         };
-        (0..kernel.operands.len()).filter(is_apart).collect()
-    }
-
-    /// The operands that must be copied for rows to run as one; none if they cannot, or need not.
-    pub(super) fn copied_rows(&self, kernel: &Kernel) -> SmallVec<[usize; 4]> {
-        if self.joins_rows(kernel) { self.apart_rows(kernel) } else { SmallVec::new() }
+        let copied: SmallVec<[usize; 4]> = (0..kernel.operands.len()).filter(is_copied).collect();
+        (copied.len() <= MOST_COPIES).then_some(copied)
     }
 
     /// Whether machine code runs the rows of a kernel as one, though they are short.
@@ -303,7 +296,7 @@ impl Geometry {
         self.rows.iter().product::<usize>() >= LEAST_AS_ONE
             && cfg!(target_arch = "x86_64")
             && kernel.prim_by_element().is_none()
-            && self.joins_rows(kernel)
+            && self.copied_rows(kernel).is_some()
     }
 
     /// Makes the loop along which an operand is dense the last row loop, where the operand is far apart along the

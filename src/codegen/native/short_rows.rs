@@ -33,7 +33,7 @@ pub(super) fn short_rows(kernel: &Kernel, geometry: &Geometry, part: &Part) -> S
     if !has_rows || geometry.lanes != Lanes::Inner || kernel.has_folds() {
         return SmallVec::new();
     }
-    geometry.copied_rows(kernel)
+    geometry.copied_rows(kernel).unwrap_or_default()
 }
 
 /// Runs a part of a launch.
