@@ -169,10 +169,7 @@ impl Copying {
 
 /// The rows of a part in runs along the last row loop: the first of each run, and how many they are.
 fn runs(geometry: &Geometry, part: &Part) -> impl Iterator<Item = (usize, usize)> {
-    let (n_together, end) = (geometry.rows.last().copied().unwrap_or(1), part.outer.end);
-    let run = move |row: usize| (row, (n_together - row % n_together).min(end - row));
-    let first = (part.outer.start < end).then(|| run(part.outer.start));
-    std::iter::successors(first, move |(row, count)| (row + count < end).then(|| run(row + count)))
+    blocks(geometry, part).flat_map(|(row, n_runs, count)| (0..n_runs).map(move |nth| (row + nth * count, count)))
 }
 
 /// The rows of a part in runs along the last two row loops: the first row, the runs along the last loop, and how many

@@ -28,8 +28,7 @@ pub(super) trait RowWrite {
     /// Writes rows of `len` neighbours of the source to the given places, up to one that is outside of the dim. Returns
     /// how many were written.
     fn rows(&mut self, line: &Line, len: usize, places: &[i64]) -> usize {
-        let write = |(i, &place)| line.at(i, place).map(|at| self.neighbours(line.from + i * line.from_step, at, len));
-        places.iter().enumerate().map_while(write).count()
+        long_rows(self, line, len, places)
     }
 
     /// Writes elements of the source to the given places, up to one that is outside of the dim. Returns how many were
@@ -38,6 +37,13 @@ pub(super) trait RowWrite {
         let pick = |(i, &place)| line.at(i, place).map(|at| self.one(line.from + i * line.from_step, at));
         places.iter().enumerate().map_while(pick).count()
     }
+}
+
+/// [`RowWrite::rows`] of any length, by neighbours.
+#[inline]
+fn long_rows(write: &mut (impl RowWrite + ?Sized), line: &Line, len: usize, places: &[i64]) -> usize {
+    let row = |(i, &place)| line.at(i, place).map(|at| write.neighbours(line.from + i * line.from_step, at, len));
+    places.iter().enumerate().map_while(row).count()
 }
 
 /// Where a line of elements, or of the first elements of rows, comes from, and where it goes.
@@ -91,11 +97,7 @@ impl<N, T: Copy, F: Fn(&mut N, T), R: Fn(&mut [N], &[T])> RowWrite for Combining
             2 => self.short_rows::<2>(line, places),
             3 => self.short_rows::<3>(line, places),
             4 => self.short_rows::<4>(line, places),
-            _ => {
-                let write =
-                    |(i, &place)| line.at(i, place).map(|at| self.neighbours(line.from + i * line.from_step, at, len));
-                places.iter().enumerate().map_while(write).count()
-            }
+            _ => long_rows(self, line, len, places),
         }
     }
 
@@ -307,48 +309,44 @@ impl<'a> Destinations<'a> {
         if rows.len * line.len == 0 {
             return Ok(());
         }
-        let (size, step) = (self.size, self.step);
         outer.try_each(|[first, from, at]| {
             if line.steps == [0, 1, 1] {
-                let [index_step, from_step, at_step] = rows.steps;
-                for start in (0..rows.len).step_by(BLOCK) {
-                    let len = BLOCK.min(rows.len - start);
-                    let places = self.index.block(first + start * index_step, index_step, len, &mut copies);
-                    let (from, at) = (from + start * from_step, at + start * at_step);
-                    let done = write.rows(&Line { from, from_step, at, at_step, size, step }, line.len, places);
-                    places.get(done).map_or(Ok(()), |&place| Err(self.outside(place)))?;
-                }
-                return Ok(());
+                let row = |places: &Line, indices: &[i64]| write.rows(places, line.len, indices);
+                return self.each_block([first, from, at], &rows, &mut copies, row);
             }
             for row in 0..rows.len {
                 let [first, from, at] = [0, 1, 2].map(|array| [first, from, at][array] + row * rows.steps[array]);
-                self.write_line([first, from, at], &line, &mut write, &mut copies)?;
+                let [index_step, from_step, at_step] = line.steps;
+                if index_step == 0 {
+                    let at = at + self.position(self.index.at(first))? * self.step;
+                    (0..line.len).for_each(|i| write.one(from + i * from_step, at + i * at_step));
+                } else {
+                    let one = |places: &Line, indices: &[i64]| write.line(places, indices);
+                    self.each_block([first, from, at], &line, &mut copies, one)?;
+                }
             }
             Ok(())
         })
     }
 
-    /// Writes the elements of a line, which starts at these positions of the index, the source and the result.
-    fn write_line(
+    /// Calls `write` with the indices along a dim, a block at a time, and with where the elements at them come from and
+    /// go. It says how many it wrote. Positions are those of the first index, and of its elements in the source and the
+    /// result.
+    #[inline]
+    fn each_block(
         &self,
         [first, from, at]: [usize; 3],
-        line: &StridedDim<3>,
-        write: &mut impl RowWrite,
+        along: &StridedDim<3>,
         copies: &mut Copies,
+        mut write: impl FnMut(&Line, &[i64]) -> usize,
     ) -> Result<()> {
-        let [index_step, from_step, at_step] = line.steps;
-        if index_step == 0 {
-            let at = at + self.position(self.index.at(first))? * self.step;
-            (0..line.len).for_each(|i| write.one(from + i * from_step, at + i * at_step));
-            return Ok(());
-        }
-        let (size, step) = (self.size, self.step);
-        for start in (0..line.len).step_by(BLOCK) {
-            let len = BLOCK.min(line.len - start);
-            let places = self.index.block(first + start * index_step, index_step, len, copies);
+        let ([index_step, from_step, at_step], size, step) = (along.steps, self.size, self.step);
+        for start in (0..along.len).step_by(BLOCK) {
+            let len = BLOCK.min(along.len - start);
+            let indices = self.index.block(first + start * index_step, index_step, len, copies);
             let (from, at) = (from + start * from_step, at + start * at_step);
-            let done = write.line(&Line { from, from_step, at, at_step, size, step }, places);
-            places.get(done).map_or(Ok(()), |&place| Err(self.outside(place)))?;
+            let done = write(&Line { from, from_step, at, at_step, size, step }, indices);
+            indices.get(done).map_or(Ok(()), |&index| Err(self.outside(index)))?;
         }
         Ok(())
     }
