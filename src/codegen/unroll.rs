@@ -16,14 +16,13 @@
 use super::fold_prims::{WritePrims, combined, wins};
 use super::geometry::{Access, CACHE_LINE, LONG_LOOP, dense_row, is_dense};
 use super::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Source};
+use crate::fusion::starts::MOST_UNROLLED;
 use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Reg, Ty, eval};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-/// Most inner elements of a fold that is unrolled: windows of 7 by 7 have 49.
-const MAX_ELEMENTS: usize = 2 * FOLD_LANES;
 /// Most operands and outputs of an unrolled kernel.
 const MAX_ACCESSES: usize = 160;
 /// Most instructions of an unrolled kernel.
@@ -71,7 +70,7 @@ pub(super) fn unroll(
 ) -> Option<Unrolled> {
     let count: usize = inner.iter().product();
     let pays = kernel.has_folds()
-        && (2..=MAX_ELEMENTS).contains(&count)
+        && (2..=MOST_UNROLLED).contains(&count)
         && is_small(kernel, count)
         && gathers_once_per_row(kernel)
         && (has_row_outputs(kernel) && is_smooth(kernel, count, rows, operands, outputs)
@@ -455,7 +454,7 @@ mod tests {
         let arithmetic = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
         for combine in arithmetic {
             for dtype in [DType::F32, DType::I32, DType::U8, DType::BF16] {
-                for count in 2..=MAX_ELEMENTS {
+                for count in 2..=MOST_UNROLLED {
                     let [folded, unrolled] = both(&folded(combine, dtype), count, &memory);
                     assert_eq!(folded, unrolled, "{combine:?} of {count} {dtype}");
                 }

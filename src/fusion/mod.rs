@@ -30,7 +30,7 @@ mod row_order;
 pub mod schedule;
 mod siblings;
 pub mod split;
-mod starts;
+pub mod starts;
 mod stitch;
 mod union;
 pub mod unit;

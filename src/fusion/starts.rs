@@ -152,10 +152,10 @@ const CALL: Nanos = 15.0;
 const GATHER: Nanos = 1.0;
 const RUN: Nanos = 2.0;
 /// How long machine code takes to combine the partial results of a fold of indices, for a run of few rows
-/// (`cargo bench --bench cost_model -- argmax`).
+/// (`python/benches/torch_compile.py --other-functions --models viterbi`).
 const INDICES: Nanos = 400.0;
-/// Most elements of a fold that is unrolled.
-const MOST_UNROLLED: usize = 32;
+/// Most elements of a fold that is unrolled: windows of 7 by 7 have 49.
+pub const MOST_UNROLLED: usize = 64;
 /// The inner elements that one instruction of the vm takes, if memory allows.
 const MERGED: usize = 32;
 /// Runs of fewer rows do not fill vectors of machine code.
