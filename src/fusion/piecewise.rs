@@ -98,41 +98,26 @@ fn is_used_only_by(units: &Units<'_>, producer: UnitId, unit: UnitId) -> bool {
 
 /// A unit of concatenations whose results are read by this one alone, through views, and the union of both.
 fn chained(units: &Units<'_>, unit: UnitId) -> Option<(UnitId, Unit)> {
-    let chains: Vec<(UnitId, Vec<NodeId>)> = units
-        .unit(unit)
-        .nodes
-        .iter()
-        .flat_map(|&node| &units.graph[node].args)
-        .filter_map(|&arg| chain(units, arg))
+    let args = units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args);
+    let chains: Vec<(Vec<NodeId>, UnitId)> = args
+        .map(|&arg| units.views(arg))
+        .filter_map(|(views, node)| Some((views, units.unit_of[node]?)))
+        .filter(|(views, producer)| !views.is_empty() && *producer != unit && is_piecewise(units, *producer))
         .collect();
-    let producers: Vec<UnitId> = chains
-        .iter()
-        .map(|(producer, _)| *producer)
-        .filter(|&producer| producer != unit && is_piecewise(units, producer))
-        .collect();
+    let mut producers: Vec<UnitId> = chains.iter().map(|&(_, producer)| producer).collect();
+    producers.sort_unstable();
+    producers.dedup();
     producers.into_iter().find_map(|producer| {
-        let mut views: Vec<NodeId> =
-            chains.iter().filter(|(other, _)| *other == producer).flat_map(|(_, views)| views).copied().collect();
+        let of_producer = chains.iter().filter(|(_, other)| *other == producer);
+        let mut views: Vec<NodeId> = of_producer.flat_map(|(views, _)| views).copied().collect();
         views.sort_unstable();
         views.dedup();
         let inside = |user: &NodeId| units.unit_of[*user] == Some(unit) || views.contains(user);
         let mut read = units.unit(producer).outputs.iter().chain(&views);
         let is_read_inside = read.all(|&node| !units.is_output[node] && units.users[node].iter().all(inside));
-        if !is_read_inside {
-            return None;
-        }
-        union_with(units, producer, unit, &views).ok().map(|merged| (producer, merged))
+        let merged = is_read_inside.then(|| union_with(units, producer, unit, &views).ok())??;
+        Some((producer, merged))
     })
-}
-
-/// The unit that computes what a node views, and the views up to that.
-fn chain(units: &Units<'_>, mut node: NodeId) -> Option<(UnitId, Vec<NodeId>)> {
-    let mut views = Vec::new();
-    while units.is_alias(node) {
-        views.push(node);
-        node = units.graph[node].args[0];
-    }
-    Some((units.unit_of[node].filter(|_| !views.is_empty())?, views))
 }
 
 fn union(units: &Units<'_>, first: UnitId, second: UnitId) -> Result<Unit, Reason> {

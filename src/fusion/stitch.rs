@@ -128,11 +128,7 @@ fn views_between(units: &Units<'_>, producer: UnitId, consumer: UnitId) -> Vec<U
 
 /// The chain of views from `view` to a result of `producer`, if all of them keep the order of all elements.
 fn chain_to(units: &Units<'_>, view: NodeId, producer: UnitId) -> Option<Vec<NodeId>> {
-    let (mut node, mut chain) = (view, Vec::new());
-    while units.is_alias(node) {
-        chain.push(node);
-        node = units.graph[node].args[0];
-    }
+    let (chain, node) = units.views(view);
     let reaches = !chain.is_empty() && units.unit_of[node] == Some(producer);
     (reaches && same_elements(units.graph, view) == Some(node)).then_some(chain)
 }

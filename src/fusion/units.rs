@@ -264,6 +264,16 @@ impl<'g> Units<'g> {
         self.unit_of[node].is_some_and(|unit| matches!(self.unit(unit).kind, UnitKind::Alias))
     }
 
+    /// The views of memory from a node on, and what the last of them is of.
+    pub(super) fn views(&self, mut node: NodeId) -> (Vec<NodeId>, NodeId) {
+        let mut views = Vec::new();
+        while self.is_alias(node) {
+            views.push(node);
+            node = self.graph[node].args[0];
+        }
+        (views, node)
+    }
+
     /// Whether the union of two kernels, and of views between them, has more operands and results than a kernel can
     /// have. The union is not laid out, because kernels that read many values are tried with many others.
     pub(super) fn are_too_many_arguments(&self, a: UnitId, b: UnitId, views: &[UnitId]) -> bool {
