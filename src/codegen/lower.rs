@@ -6,7 +6,7 @@
 use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use super::simplify::simplify;
-use super::tier::turn_along_folds;
+use super::tier::turn;
 use super::unroll::unroll;
 use crate::error::Result;
 use crate::fusion::region::{LoadId, Region, Value, ValueId, Walk};
@@ -101,7 +101,7 @@ pub fn lower_with(graph: &Graph, region: &Region, order: LoopOrder, folds: Short
     }
     let mut geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs, order);
     if folds == ShortFolds::Unrolled {
-        turn_along_folds(&kernel, &mut geometry);
+        turn(&kernel, &mut geometry);
     }
     let outputs = region.outputs.iter().map(|(_, walk)| walk.node).collect();
     Ok(Lowered { kernel, geometry, operands, outputs })

@@ -5,7 +5,8 @@ use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::native::{
-    self, Splitting, deinterleaved::wide_columns, gathered::gathered, transposed::covers_jumps, transposed::transposed,
+    self, Splitting, deinterleaved::wide_columns, gathered::gathered, sweeps, transposed::covers_jumps,
+    transposed::transposed,
 };
 use super::vm;
 use super::x64;
@@ -109,20 +110,32 @@ impl Tier {
     }
 }
 
-/// Runs vectors along the folds, though operands or outputs are far apart there, where machine code can transpose a few
-/// rows at a time. The vm walks several passes along the rows in narrow strips, with a call per strip and instruction.
-/// So a softmax over the rows of a matrix takes a quarter of the time.
-pub(super) fn turn_along_folds(kernel: &Kernel, geometry: &mut Geometry) {
-    let n_inner = geometry.n_inner();
-    let is_worth = n_inner >= LEAST_TURNED && geometry.n_rows().saturating_mul(n_inner) >= LEAST_WORK;
-    if geometry.lanes != Lanes::Rows || !kernel.has_folds() || kernel.folds_once() || !is_worth {
+/// Chooses another vector loop where the vm would run the kernel, and machine code takes it with that one.
+pub(super) fn turn(kernel: &Kernel, geometry: &mut Geometry) {
+    let Some(level) = x64::Level::best().filter(|_| kernel.has_folds()) else { return };
+    let lanes = geometry.lanes;
+    if lanes == Lanes::Rows && (kernel.folds_once() || is_for_x64_along_rows(level, kernel, geometry)) {
         return;
     }
-    geometry.lanes = Lanes::Inner;
-    let runs = |level| is_for_x64(level, kernel, geometry) && covers_jumps(kernel, geometry);
-    if !x64::Level::best().is_some_and(runs) {
-        geometry.lanes = Lanes::Rows;
+    geometry.lanes = if lanes == Lanes::Rows { Lanes::Inner } else { Lanes::Rows };
+    let is_taken = match geometry.lanes {
+        Lanes::Rows => native::merges_rows(kernel, geometry) && is_for_x64_along_rows(level, kernel, geometry),
+        Lanes::Inner => is_worth_turning(level, kernel, geometry),
+    };
+    if !is_taken {
+        geometry.lanes = lanes;
     }
+}
+
+/// Whether to run vectors along the folds, though operands or outputs are far apart there: machine code can transpose a
+/// few rows at a time. The vm walks several passes along the rows in narrow strips, with a call per strip and
+/// instruction.
+fn is_worth_turning(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
+    let n_inner = geometry.n_inner();
+    n_inner >= LEAST_TURNED
+        && geometry.n_rows().saturating_mul(n_inner) >= LEAST_WORK
+        && is_for_x64(level, kernel, geometry)
+        && covers_jumps(kernel, geometry)
 }
 
 /// Shorter folds are not turned: a row takes longer to start than to walk.
@@ -155,7 +168,8 @@ fn has_code(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 
 /// Whether machine code for wide vectors runs the kernel faster than the vm, with vectors along the rows.
 fn is_for_x64_along_rows(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
-    let fills_vectors = geometry.rows.last().is_some_and(|&rows| rows >= LEAST_ROWS);
+    let fills_vectors =
+        geometry.rows.last().is_some_and(|&rows| rows >= LEAST_ROWS) || native::merges_rows(kernel, geometry);
     // Sweeps have no folds, so they skip the range reduction of angles.
     let reduces_angles = has_angles(kernel) && kernel.has_gathers();
     fills_vectors && !reduces_angles && x64::declined_along_rows(level, kernel, &geometry.classes(kernel)).is_none()
@@ -309,10 +323,15 @@ fn listing(tier: Tier, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Stri
         }
     };
     let listing = match lanes {
-        Lanes::Rows if tier != Tier::Vm => native::sweeps::Sweeps::new(kernel, classes).and_then(|sweeps| {
-            let [sweep, finish] = [sweeps.sweep, sweeps.finish].map(|piece| whole(&piece.kernel, &piece.classes));
-            Ok(format!("sweep\n{}\nfinish\n{}", sweep?, finish?))
-        }),
+        Lanes::Rows if tier != Tier::Vm => {
+            let pieces = |stage: sweeps::Stage| [("sweep", Some(stage.sweep)), ("finish", stage.finish)];
+            let text = |(name, piece): (&str, Option<sweeps::Piece>)| {
+                piece.map(|piece| Ok(format!("{name}\n{}", whole(&piece.kernel, &piece.classes)?)))
+            };
+            let sweeps = sweeps::Sweeps::new(kernel, classes);
+            let stages = sweeps.stages().flat_map(pieces).filter_map(text);
+            stages.collect::<Result<Vec<String>, Reason>>().map(|pieces| pieces.join("\n"))
+        }
         Lanes::Rows | Lanes::Inner => whole(kernel, classes),
     };
     listing.unwrap_or_else(|reason| reason.to_string())

@@ -67,10 +67,6 @@ TierLimit {
     }
         "by_element" => "it has no check for zero divisors, no exact remainder and no integer power, as {prim} needs";
         "compute it in floats if the values allow that";
-    /// Vectors run along the rows in folds of one sweep only.
-    VectorsAlongRows
-        "vectors_along_rows" => "its vectors run along rows in folds only where one sweep is enough";
-        "nothing: the interpreter runs it with vectors along rows";
     /// The kernel could not be lowered.
     NotLowered {
         /// The error.

@@ -24,6 +24,17 @@ pub(crate) fn folds() -> Vec<(String, Graph)> {
             graphs.push((format!("indices of {dtype} {sizes:?}"), indices(dtype, sizes)));
         }
     }
+    for (case, n) in [1, 5, 31, 32, 33, 64, 65, 127, 128, 129, 200, 300, 8193].into_iter().enumerate() {
+        for (step, columns) in [1, 3, 4, 15, 20, 33, 48, 49, 60, 96, 97, 130].into_iter().enumerate() {
+            let n = if (case + step) % 2 == 0 { n } else { n + 2 };
+            if n > 1000 && columns > 33 {
+                continue;
+            }
+            let dtype = [DType::F32, DType::F64, DType::BF16][(case + step) % 3];
+            let sizes = [[1, 2, 7, 40][(case + step) % 4].min(20_000 / n + 1), n, columns];
+            graphs.push((format!("stages of {dtype} {sizes:?}"), stages(dtype, sizes)));
+        }
+    }
     for (what, text) in OTHERS {
         graphs.push((what.to_string(), text.parse().unwrap_or_else(|error| panic!("{what}: {error}"))));
     }
@@ -45,6 +56,28 @@ fn weighted(dtype: DType, other: DType, [outer, n, lanes]: [usize; 3]) -> Graph 
          n8 = sub(n7, n6; 1): {made}[{kept}]
          n9 = mul(n8, n2): {made}[{kept}]
          return n9, n4"
+    );
+    parsed(&text)
+}
+
+/// A softmax over the second dim of three of scaled values, with values per element of each stage. Two operands have a
+/// number per column: of each outer position, and of all.
+fn stages(dtype: DType, [outer, n, columns]: [usize; 3]) -> Graph {
+    let (all, kept) = (format!("{outer},{n},{columns}"), format!("{outer},1,{columns}"));
+    let text = format!(
+        "n0 = input: {dtype}[{all}]
+         n1 = input: {dtype}[{kept}]
+         n2 = input: {dtype}[{columns}]
+         n3 = mul(n0, n1): {dtype}[{all}]
+         n4 = add(n3, n2; 1): {dtype}[{all}]
+         n5 = amax(n4; [1], true): {dtype}[{kept}]
+         n6 = sub(n4, n5; 1): {dtype}[{all}]
+         n7 = exp(n6): {dtype}[{all}]
+         n8 = sum(n7; [1], true, none): {dtype}[{kept}]
+         n9 = div(n7, n8): {dtype}[{all}]
+         n10 = log(n8): {dtype}[{kept}]
+         n11 = add(n10, n5; 1): {dtype}[{kept}]
+         return n9, n11, n4"
     );
     parsed(&text)
 }

@@ -6,7 +6,8 @@
 //! non-temporal.
 //!
 //! Code has vectors along the inner loop, which [`along_inner`] runs. For vectors along the rows, [`sweeps`] cuts a
-//! kernel into ones without folds, and [`along_rows`] runs them.
+//! kernel into ones without folds, and [`along_rows`] runs them on a [`strip`] of rows after the other, by
+//! [`strip_calls`]. [`merged_rows`] says which columns are one loop with the elements.
 //!
 //! Some operands are staged, which means copied to contiguous memory before the code reads them:
 //!
@@ -33,12 +34,14 @@ pub(super) mod block_folds;
 pub(super) mod code;
 mod codes;
 pub(super) mod deinterleaved;
+pub(super) mod dense_copies;
 pub(super) mod flat;
 mod fold_then_map;
 pub(super) mod gathered;
 pub(super) mod gathers;
 mod launch;
 mod long_rows;
+mod merged_rows;
 pub(super) mod packed;
 pub(super) mod passes;
 mod patches;
@@ -48,6 +51,8 @@ mod short_rows;
 mod signs;
 mod staged;
 pub(super) mod streamed;
+mod strip;
+mod strip_calls;
 pub(super) mod sweeps;
 pub(super) mod transpose;
 pub(super) mod transposed;
@@ -57,7 +62,7 @@ pub(super) use launch::LaunchShape;
 pub(super) use long_rows::Splitting;
 pub use program::NativeProgram;
 
-use super::geometry::Class;
+use super::geometry::{Class, Geometry};
 use super::kernel::{Inst, Kernel, Kind, Source};
 use super::literal_divisors::without_literal_divisors;
 use crate::error::{Reason, TierLimit};
@@ -99,6 +104,11 @@ pub(super) enum Rows {
 impl Manner {
     /// Cached stores and whole rows.
     pub(super) const USUAL: Manner = Manner { stores: Stores::Cached, rows: Rows::Whole };
+}
+
+/// Whether the columns of a kernel with vectors along its rows are one loop with the elements of its folds.
+pub(super) fn merges_rows(kernel: &Kernel, geometry: &Geometry) -> bool {
+    merged_rows::Merged::of(kernel, &sweeps::swept_operands(kernel), geometry).is_some()
 }
 
 /// Why no tier makes machine code for a kernel, if none does.

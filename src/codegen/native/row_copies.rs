@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::packed::copy_dense;
+use super::dense_copies::copy_dense;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::launch::{Faults, Pointers};

@@ -1,27 +1,40 @@
-//! A kernel with folds as two without: a sweep over the elements of its rows, and what finishes the rows.
+//! A kernel with folds as kernels without: sweeps over the elements of its rows, and what finishes the rows.
 //!
-//! With vectors along the rows, every lane has its own partial results. Those are memory, so the sweep is a kernel
+//! With vectors along the rows, every lane has its own partial results. Those are memory, so a sweep is a kernel
 //! without folds: it reads a partial result, combines an element with it, and writes it back. The kernel that finishes
 //! the rows reads the results of the folds from memory.
+//!
+//! Folds that follow others need another sweep, in another stage. A stage keeps the values per row that later ones
+//! read: a softmax its maximum in the first, and the sum in the second. The third has no folds and writes the elements.
 
 use crate::codegen::fold;
 use crate::codegen::fold_prims::{self, WritePrims};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_LANES, Inst, Kernel, Kind, Level, Operand, Output, Source};
-use crate::error::{Reason, TierLimit};
 use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Reg, Ty};
 use smallvec::{SmallVec, smallvec};
 
 /// The kernels of one with folds.
 #[derive(Debug)]
-pub(in crate::codegen) struct Sweeps {
+pub(in crate::codegen) struct Sweeps<'a> {
+    kernel: &'a Kernel,
+    /// The classes of its accesses, operands first.
+    classes: &'a [Class],
+    passes: Vec<usize>,
+    /// What stages keep for later ones.
+    values: Vec<Reg>,
+}
+
+/// A sweep over all elements, and what finishes its folds.
+#[derive(Debug)]
+pub(in crate::codegen) struct Stage {
     /// The folds, in the order of their partial results.
     pub(in crate::codegen) folds: Vec<Folded>,
     /// Writes partial results that have one element each, and the outputs per element.
     pub(in crate::codegen) sweep: Piece,
-    /// Reads the results of the folds, and writes the outputs per row.
-    pub(in crate::codegen) finish: Piece,
+    /// Reads the results of the folds, and writes the values and the outputs per row. A stage without folds has none.
+    pub(in crate::codegen) finish: Option<Piece>,
 }
 
 /// A fold, and the type of the values that it combines.
@@ -49,6 +62,13 @@ impl Folded {
     }
 }
 
+impl Partial {
+    /// The bytes of one.
+    pub(in crate::codegen) fn bytes(&self) -> usize {
+        self.ty.dtype().size()
+    }
+}
+
 /// A kernel without folds. Its first operands are the partial results of each fold.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Piece {
@@ -61,11 +81,13 @@ pub(in crate::codegen) struct Piece {
     pub(in crate::codegen) outputs: Vec<Place>,
 }
 
-/// An operand or output of the whole kernel, some elements ahead.
+/// What an operand or output of a piece is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::codegen) struct Place {
-    pub(in crate::codegen) slot: usize,
-    pub(in crate::codegen) ahead: usize,
+pub(in crate::codegen) enum Place {
+    /// That of the whole kernel, some elements ahead.
+    Access { slot: usize, ahead: usize },
+    /// A value per row that a stage keeps for later ones.
+    Value(usize),
 }
 
 /// Elements of one partial result that a long sweep combines before it writes the partial result back.
@@ -73,44 +95,47 @@ pub(in crate::codegen) const UNROLLED: usize = 4;
 /// Longer kernels wait for arithmetic, and not for partial results.
 const SHORT_CHAIN: usize = 16;
 
-impl Sweeps {
+impl<'a> Sweeps<'a> {
     /// Cuts a valid `kernel` with folds whose accesses have these `classes` along the rows.
-    ///
-    /// # Errors
-    /// If one sweep is not enough.
-    pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Result<Sweeps, Reason> {
+    pub(in crate::codegen) fn new(kernel: &'a Kernel, classes: &'a [Class]) -> Sweeps<'a> {
         let passes = kernel.passes();
-        let sweeps_again = |output: &Output| {
-            let value = output.value.index();
-            kernel.insts[value].level == Level::Full && passes[value] > 0
-        };
-        let is_single = passes.iter().all(|&pass| pass <= 1) && !kernel.outputs.iter().any(sweeps_again);
-        if !is_single {
-            return Err(TierLimit::VectorsAlongRows.into());
-        }
-        Ok(Sweeps {
-            folds: folds(kernel).map(|fold| fold.folded).collect(),
-            sweep: sweep(kernel, classes, Start::Identity, 1),
-            finish: finish(kernel, classes),
+        let values = values(kernel, &passes);
+        Sweeps { kernel, classes, passes, values }
+    }
+
+    /// All stages.
+    pub(in crate::codegen) fn stages(&self) -> impl Iterator<Item = Stage> {
+        let folds = folds(self.kernel).map(|fold| self.passes[fold.result.index()]);
+        let written = outputs(self.kernel, Level::Full).map(|(_, output)| self.passes[output.value.index()] + 1);
+        (0..folds.chain(written).max().unwrap_or(1)).map(|stage| Stage {
+            folds: self.folds(stage).map(|fold| fold.folded).collect(),
+            sweep: self.sweep(stage, Start::Identity, 1),
+            finish: self.finish(stage),
         })
     }
 
-    /// The sweep over later elements of a kernel that [`Sweeps::new`] takes: it adds one to each partial result.
-    pub(in crate::codegen) fn next(kernel: &Kernel, classes: &[Class]) -> Piece {
-        sweep(kernel, classes, Start::Partial, 1)
+    /// The types of the values that stages keep.
+    pub(in crate::codegen) fn values(&self) -> impl Iterator<Item = Ty> {
+        self.values.iter().map(|&value| self.kernel.inst(value).ty)
+    }
+
+    /// The sweep of a stage over later elements: it adds one to each partial result.
+    pub(in crate::codegen) fn next(&self, stage: usize) -> Piece {
+        self.sweep(stage, Start::Partial, 1)
     }
 
     /// The first and the next sweep of those that combine [`UNROLLED`] elements of each partial result, if they are
     /// worth having.
-    pub(in crate::codegen) fn unrolled(kernel: &Kernel, classes: &[Class]) -> Option<[Piece; 2]> {
-        let sweep = |start| sweep(kernel, classes, start, UNROLLED);
-        (kernel.insts.len() <= SHORT_CHAIN).then(|| [Start::Identity, Start::Partial].map(sweep))
+    pub(in crate::codegen) fn unrolled(&self, stage: usize) -> Option<[Piece; 2]> {
+        let sweep = |start| self.sweep(stage, start, UNROLLED);
+        let is_short = self.kernel.insts.len() <= SHORT_CHAIN && self.folds(stage).next().is_some();
+        is_short.then(|| [Start::Identity, Start::Partial].map(sweep))
     }
 
     /// The kernel that combines second partial results of a fold into the first ones.
     pub(in crate::codegen) fn combining(fold: Folded) -> Piece {
         let none = Kernel::default();
-        let mut copier = Copier::new(&none, [fold, fold].into_iter());
+        let mut copier = Copier::new(&none, &[], &[], [fold, fold].into_iter());
         let n = fold.partials().len();
         let acc: Partials = (0..n).map(Reg::new).collect();
         let more: Partials = (n..2 * n).map(Reg::new).collect();
@@ -118,6 +143,104 @@ impl Sweeps {
         copier.write(fold, &combined);
         copier.piece(Vec::new(), &[])
     }
+
+    /// The folds of a stage.
+    fn folds(&self, stage: usize) -> impl Iterator<Item = Fold<'_>> {
+        folds(self.kernel).filter(move |fold| self.passes[fold.result.index()] == stage + 1)
+    }
+
+    fn copier(&self, stage: usize) -> Copier<'_> {
+        let mut copier =
+            Copier::new(self.kernel, &self.passes, &self.values, self.folds(stage).map(|fold| fold.folded));
+        copier.stage = stage;
+        copier
+    }
+
+    /// The kernel that combines `count` elements of each partial result, in order.
+    fn sweep(&self, stage: usize, start: Start, count: usize) -> Piece {
+        let mut copier = self.copier(stage);
+        let mut partials: Vec<Partials> = copier.partials.clone();
+        let mut written = Vec::new();
+        for nth in 0..count {
+            copier.go_ahead(nth * FOLD_LANES);
+            for (partial, fold) in partials.iter_mut().zip(self.folds(stage)) {
+                let values: Partials = fold.args.iter().map(|&arg| copier.copy(arg)).collect();
+                let is_first = nth == 0 && start == Start::Identity;
+                *partial = match is_first {
+                    // The first element beats what a fold of indices starts from, whatever it is.
+                    true if fold.folded.combine.is_index() => values,
+                    true => {
+                        let identity = copier.identity(fold.folded);
+                        copier.combined(fold.folded, &identity, &values, Ties::First)
+                    }
+                    false => copier.combined(fold.folded, partial, &values, Ties::First),
+                };
+            }
+            for (slot, output) in outputs(self.kernel, Level::Full) {
+                if self.passes[output.value.index()] == stage {
+                    let value = copier.copy(output.value);
+                    let place = Place::Access { slot, ahead: copier.ahead };
+                    written.push((place, Output { dtype: output.dtype, value }));
+                }
+            }
+        }
+        for (partial, fold) in partials.iter().zip(self.folds(stage)) {
+            copier.write(fold.folded, partial);
+        }
+        copier.piece(written, self.classes)
+    }
+
+    /// The kernel that computes what a stage keeps, and the outputs per row, from the results of the folds.
+    fn finish(&self, stage: usize) -> Option<Piece> {
+        let mut copier = self.copier(stage);
+        for (nth, fold) in self.folds(stage).enumerate() {
+            copier.copies[fold.result.index()] = copier.partials[nth].last().copied();
+        }
+        copier.partials.first()?;
+        let values = self.values.iter().enumerate().map(|(nth, &value)| {
+            let dtype = self.kernel.inst(value).ty.dtype();
+            (Place::Value(nth), Output { dtype, value })
+        });
+        let rows = outputs(self.kernel, Level::Row).map(|(slot, &output)| (Place::Access { slot, ahead: 0 }, output));
+        // What needs no fold is written with the first ones.
+        let is_own = |(_, output): &(Place, Output)| self.passes[output.value.index()].max(1) == stage + 1;
+        let written: Vec<(Place, Output)> = values.chain(rows).filter(is_own).collect();
+        let copied = |(place, output): (Place, Output)| {
+            (place, Output { dtype: output.dtype, value: copier.copy(output.value) })
+        };
+        let written = written.into_iter().map(copied).collect();
+        Some(copier.piece(written, self.classes))
+    }
+}
+
+/// The values per row that a kernel reads after the stage that folds them: those of elements, and those of rows that
+/// need folds of a later stage.
+fn values(kernel: &Kernel, passes: &[usize]) -> Vec<Reg> {
+    let mut is_value = vec![false; kernel.insts.len()];
+    for (inst, &pass) in kernel.insts.iter().zip(passes) {
+        let is_swept = inst.level == Level::Full || matches!(inst.kind, Kind::Fold(_));
+        for arg in &inst.args {
+            let (level, ready) = (kernel.inst(*arg).level, passes[arg.index()]);
+            is_value[arg.index()] |= level == Level::Row && ready > 0 && (is_swept || ready < pass);
+        }
+    }
+    (0..is_value.len()).filter(|&index| is_value[index]).map(Reg::new).collect()
+}
+
+/// For each operand of a kernel, whether sweeps read it.
+pub(in crate::codegen) fn swept_operands(kernel: &Kernel) -> SmallVec<[bool; 8]> {
+    let passes = kernel.passes();
+    let mut is_swept: Vec<bool> = kernel.insts.iter().map(|inst| inst.level == Level::Full).collect();
+    for (index, inst) in kernel.insts.iter().enumerate().rev() {
+        // Earlier stages keep what needs a fold.
+        if matches!(inst.kind, Kind::Fold(_)) || is_swept[index] && (inst.level == Level::Full || passes[index] == 0) {
+            inst.args.iter().for_each(|arg| is_swept[arg.index()] = true);
+        }
+    }
+    let reads =
+        |inst: &Inst, slot: usize| matches!(inst.kind, Kind::Load(at) | Kind::Gather(at) if at as usize == slot);
+    let swept = |slot: usize| kernel.insts.iter().zip(&is_swept).any(|(inst, &is_swept)| is_swept && reads(inst, slot));
+    (0..kernel.operands.len()).map(swept).collect()
 }
 
 /// The registers of the partial results of a fold.
@@ -166,54 +289,14 @@ enum Ties {
     ByIndex,
 }
 
-/// The kernel that combines `count` elements of each partial result, in order.
-fn sweep(kernel: &Kernel, classes: &[Class], start: Start, count: usize) -> Piece {
-    let mut copier = Copier::new(kernel, folds(kernel).map(|fold| fold.folded));
-    let mut partials: Vec<Partials> = copier.partials.clone();
-    let mut written = Vec::new();
-    for nth in 0..count {
-        copier.go_ahead(nth * FOLD_LANES);
-        for (partial, fold) in partials.iter_mut().zip(folds(kernel)) {
-            let values: Partials = fold.args.iter().map(|&arg| copier.copy(arg)).collect();
-            let is_first = nth == 0 && start == Start::Identity;
-            *partial = match is_first {
-                // The first element beats what a fold of indices starts from, whatever it is.
-                true if fold.folded.combine.is_index() => values,
-                true => {
-                    let identity = copier.identity(fold.folded);
-                    copier.combined(fold.folded, &identity, &values, Ties::First)
-                }
-                false => copier.combined(fold.folded, partial, &values, Ties::First),
-            };
-        }
-        for (slot, output) in outputs(kernel, Level::Full) {
-            let value = copier.copy(output.value);
-            written.push((Place { slot, ahead: copier.ahead }, Output { dtype: output.dtype, value }));
-        }
-    }
-    for (partial, fold) in partials.iter().zip(folds(kernel)) {
-        copier.write(fold.folded, partial);
-    }
-    copier.piece(written, classes)
-}
-
-/// The kernel that computes the outputs per row from the results of the folds.
-fn finish(kernel: &Kernel, classes: &[Class]) -> Piece {
-    let mut copier = Copier::new(kernel, folds(kernel).map(|fold| fold.folded));
-    for (nth, fold) in folds(kernel).enumerate() {
-        copier.copies[fold.result.index()] = copier.partials[nth].last().copied();
-    }
-    let mut output = |(slot, output): (usize, &Output)| {
-        (Place { slot, ahead: 0 }, Output { dtype: output.dtype, value: copier.copy(output.value) })
-    };
-    let written = outputs(kernel, Level::Row).map(&mut output).collect();
-    copier.piece(written, classes)
-}
-
 /// Copies instructions into a kernel without folds, whose first operands and registers are the partial results of each
-/// fold.
+/// fold of a stage.
 struct Copier<'a> {
     kernel: &'a Kernel,
+    passes: &'a [usize],
+    /// What stages keep for later ones.
+    values: &'a [Reg],
+    stage: usize,
     made: Kernel,
     partials: Vec<Partials>,
     /// The copy of each instruction.
@@ -224,7 +307,12 @@ struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    fn new(kernel: &'a Kernel, folds: impl Iterator<Item = Folded>) -> Copier<'a> {
+    fn new(
+        kernel: &'a Kernel,
+        passes: &'a [usize],
+        values: &'a [Reg],
+        folds: impl Iterator<Item = Folded>,
+    ) -> Copier<'a> {
         let mut made = Kernel::default();
         let mut load = |partial: Partial| {
             let slot = made.operands.len();
@@ -234,7 +322,7 @@ impl<'a> Copier<'a> {
         };
         let partials = folds.map(|fold| fold.partials().into_iter().map(&mut load).collect()).collect();
         let copies = vec![None; kernel.insts.len()];
-        Copier { kernel, made, partials, copies, operands: Vec::new(), ahead: 0 }
+        Copier { kernel, passes, values, stage: 0, made, partials, copies, operands: Vec::new(), ahead: 0 }
     }
 
     /// From here on, copies are those of later elements.
@@ -245,10 +333,40 @@ impl<'a> Copier<'a> {
 
     /// The copy of an instruction and of all that it needs.
     fn copy(&mut self, root: Reg) -> Reg {
+        self.read_values(root);
         for reg in self.kernel.needed_by(root, |reg| self.copies[reg.index()].is_some()) {
             self.copies[reg.index()] = Some(self.copy_one(reg));
         }
         self.copied(root)
+    }
+
+    /// Reads what earlier stages kept for a value.
+    fn read_values(&mut self, root: Reg) {
+        let is_kept = |reg: Reg| self.kernel.inst(reg).level == Level::Row && self.is_earlier(reg);
+        let kept = |reg: Reg| self.values.iter().position(|&value| value == reg).filter(|_| is_kept(reg));
+        let is_known = |reg: Reg| self.copies[reg.index()].is_some();
+        let mut is_needed = vec![false; root.index() + 1];
+        is_needed[root.index()] = true;
+        let mut read = Vec::new();
+        for reg in (0..=root.index()).rev().map(Reg::new) {
+            if !is_needed[reg.index()] || is_known(reg) {
+                continue;
+            }
+            match kept(reg) {
+                Some(nth) => read.push((reg, nth)),
+                None => self.kernel.inst(reg).args.iter().for_each(|arg| is_needed[arg.index()] = true),
+            }
+        }
+        for (reg, nth) in read {
+            let slot = self.operand(Place::Value(nth));
+            let ty = self.kernel.inst(reg).ty;
+            self.copies[reg.index()] = Some(self.push(full(Kind::Load(slot), SmallVec::new(), ty)));
+        }
+    }
+
+    /// Whether an earlier stage computes a value.
+    fn is_earlier(&self, reg: Reg) -> bool {
+        (1..=self.stage).contains(&self.passes[reg.index()])
     }
 
     fn copied(&self, reg: Reg) -> Reg {
@@ -263,7 +381,7 @@ impl<'a> Copier<'a> {
             Kind::Load(slot) => Kind::Load(self.slot(slot)),
             Kind::Gather(slot) => Kind::Gather(self.slot(slot)),
             Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) => kind,
-            Kind::Fold(_) => unreachable!("folds do not follow each other in one sweep"),
+            Kind::Fold(_) => unreachable!("a stage reads the results of earlier folds, and starts with its own"),
         };
         let widest = args.iter().map(|&arg| self.made.inst(arg).level).max();
         let level = match kind {
@@ -275,12 +393,22 @@ impl<'a> Copier<'a> {
 
     /// The operand of the made kernel for an operand of the whole one.
     fn slot(&mut self, slot: u16) -> u16 {
-        let place = Place { slot: slot as usize, ahead: self.ahead };
+        self.operand(Place::Access { slot: slot as usize, ahead: self.ahead })
+    }
+
+    /// The operand of the made kernel for this place.
+    fn operand(&mut self, place: Place) -> u16 {
         let n_partials = self.made.operands.len() - self.operands.len();
         let known = self.operands.iter().position(|&known| known == place);
         let at = known.unwrap_or_else(|| {
             self.operands.push(place);
-            self.made.operands.push(self.kernel.operands[place.slot]);
+            self.made.operands.push(match place {
+                Place::Access { slot, .. } => self.kernel.operands[slot],
+                Place::Value(nth) => {
+                    let dtype = self.kernel.inst(self.values[nth]).ty.dtype();
+                    Operand { dtype, source: Source::Memory }
+                }
+            });
             self.operands.len() - 1
         });
         (n_partials + at) as u16
@@ -324,11 +452,14 @@ impl<'a> Copier<'a> {
         let (n_read, n_written) = (self.made.operands.len() - self.operands.len(), self.made.outputs.len());
         let (outputs, written): (Vec<Place>, Vec<Output>) = written.into_iter().unzip();
         self.made.outputs.extend(written);
-        let n_operands = self.kernel.operands.len();
+        let class = |place: &Place, before: usize| match *place {
+            Place::Access { slot, .. } => classes[before + slot],
+            Place::Value(_) => Class::Contiguous,
+        };
         let classes = (std::iter::repeat_n(Class::Contiguous, n_read))
-            .chain(self.operands.iter().map(|place| classes[place.slot]))
+            .chain(self.operands.iter().map(|place| class(place, 0)))
             .chain(std::iter::repeat_n(Class::Contiguous, n_written))
-            .chain(outputs.iter().map(|place| classes[n_operands + place.slot]))
+            .chain(outputs.iter().map(|place| class(place, self.kernel.operands.len())))
             .collect();
         Piece { kernel: self.made, classes, operands: self.operands, outputs }
     }

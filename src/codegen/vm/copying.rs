@@ -13,7 +13,7 @@ use super::isa::Isa;
 use super::routine::pick;
 use crate::codegen::geometry::{Access, offset};
 use crate::codegen::kernel::{Inst, Kernel, Kind, Source};
-use crate::codegen::native::packed::copy_dense;
+use crate::codegen::native::dense_copies::copy_dense;
 use crate::codegen::native::transpose::transpose;
 use crate::codegen::{Geometry, Lanes, Part, Pointers};
 use crate::ir::DType;

@@ -99,12 +99,9 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
 
 /// Why this tier declines a kernel with vectors along its rows, whose accesses have these classes there.
 pub(super) fn declined_along_rows(level: Level, kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
-    match Sweeps::new(kernel, classes) {
-        Ok(Sweeps { sweep, finish, .. }) => {
-            [sweep, finish].iter().find_map(|piece| declined(level, &piece.kernel, &piece.classes))
-        }
-        Err(reason) => Some(reason),
-    }
+    let sweeps = Sweeps::new(kernel, classes);
+    let mut pieces = sweeps.stages().flat_map(|stage| [Some(stage.sweep), stage.finish]).flatten();
+    pieces.find_map(|piece| declined(level, &piece.kernel, &piece.classes))
 }
 
 /// The reason why this processor gets no code at all.

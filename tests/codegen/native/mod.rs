@@ -226,15 +226,6 @@ fn loops_are_rotated() {
 #[test]
 fn what_cannot_be_expressed_is_declined() {
     let mut b = Builder::default();
-    let x = b.load(DType::F32, Source::Memory, Level::Full);
-    let sum = b.push(Kind::Fold(Combine::Sum), &[x], Ty::F32, Level::Row);
-    let rest = b.push(Kind::Prim(Prim::Sub), &[x, sum], Ty::F32, Level::Full);
-    let most = b.push(Kind::Fold(Combine::Max), &[rest], Ty::F32, Level::Row);
-    b.output(DType::F32, most);
-    let classes = [Class::Contiguous; 2];
-    let reason = cranelift::compile(&b.kernel, Lanes::Rows, &classes).expect_err("two sweeps are declined");
-    assert!(reason.to_string().contains("along rows"), "{reason}");
-    let mut b = Builder::default();
     let at = b.load(DType::I64, Source::Memory, Level::Full);
     b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
     let value = b.push(Kind::Gather(1), &[at], Ty::F32, Level::Full);
