@@ -10,11 +10,12 @@
 //!
 //! All times are those of one thread, so plans do not depend on the number of threads.
 
+use super::along_rows::{goes_along_rows, times_computed};
 use super::hoist::{self, Candidates};
 use super::rates::{Nanos, Rates};
 use super::region::{Region, Value, Walk};
 use super::routines;
-use super::starts;
+use super::starts::{self, TRANSPOSED_ROW};
 use super::unit::{Blocks, Unit, UnitKind};
 use super::work::{NodeWork, Work};
 use crate::error::Reason;
@@ -115,8 +116,9 @@ impl<'g> CostModel<'g> {
         let rows: usize = region.rows.iter().product();
         let full = rows * region.inner.iter().product::<usize>();
         let own = hoisted.map_or(0, |hoisted| hoisted.elements(region));
-        let (mut sum, mut picks) = (Work::default(), None);
+        let (mut sum, mut picks, computed) = (Work::default(), None, times_computed(region));
         let innermost = innermost(region);
+        let folds_along_vectors = region.has_folds() && !goes_along_rows(region) && full >= rows * TRANSPOSED_ROW;
         let moving = |walk: &Walk| {
             let is_strided = innermost.is_some_and(|at| !matches!(walk.strides[at] as isize, -1..=1));
             Work::moving(self.graph[walk.node].ty.dtype, is_strided)
@@ -127,11 +129,17 @@ impl<'g> CostModel<'g> {
         for (id, value) in region.values.iter() {
             let times = match hoisted {
                 Some(hoisted) if hoisted.contains(id) => own,
-                Some(_) | None if region.is_full[id] => full,
+                Some(_) | None if region.is_full[id] => full * computed[id],
                 Some(_) | None => rows,
             };
             match value {
-                Value::Body(node, _) => sum.add(self.work[*node], times),
+                Value::Body(node, _) => {
+                    let mut work = self.work[*node];
+                    if folds_along_vectors && !region.is_full[id] && work.functions > LONG_FUNCTION {
+                        work.functions *= ROW_LANES;
+                    }
+                    sum.add(work, times);
+                }
                 Value::Fold(node, _) => sum.add(self.work[*node], full),
                 Value::Gather(_, index) => {
                     let picked = picks.get_or_insert_with(|| hoist::loops_of_values(region));
@@ -286,6 +294,10 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower { together, apart })
 }
 
+/// The elements for which a function of a folded row takes as long, where a vector has one row: it uses one lane, and
+/// nothing else runs meanwhile. Shorter functions, such as roots, are hidden by the next row's loads.
+const ROW_LANES: f64 = 48.0;
+const LONG_FUNCTION: f64 = 2.0;
 /// The columns of a product that are computed together.
 const PRODUCT_LANES: usize = 16;
 /// How many values of one size a kernel touches, about.
@@ -297,7 +309,7 @@ fn innermost(region: &Region) -> Option<usize> {
     let n_rows = region.rows.len();
     match region.outputs.first() {
         Some((_, walk)) if region.inner.is_empty() => densest(&walk.strides),
-        Some(_) | None if starts::goes_along_rows(region) => n_rows.checked_sub(1),
+        Some(_) | None if goes_along_rows(region) => n_rows.checked_sub(1),
         Some(_) | None => (n_rows + region.inner.len()).checked_sub(1),
     }
 }

@@ -4,6 +4,7 @@
 //! a partitioner on a dominator tree. Its groups are convex, have a single sink, and form an acyclic graph by
 //! construction. The merge steps of [`MERGES`] then make fewer kernels of them.
 
+mod along_rows;
 pub mod argument_limit;
 pub mod blocks;
 mod concatenation;

@@ -1,8 +1,9 @@
 //! How long it takes to start rows, runs of rows, and instructions of the vm.
 
+use super::along_rows::{goes_along_rows, merged_columns, sweeps};
 use super::rates::Nanos;
-use super::region::{Region, Value, ValueId, Walk};
-use crate::ir::{Graph, Meaning, NodeId, SideTable};
+use super::region::{Region, Value, Walk};
+use crate::ir::{Graph, Meaning, NodeId};
 use smallvec::SmallVec;
 
 /// How long it takes to start the rows of a kernel whose loops are kept in their order, if they are short: a kernel of
@@ -45,19 +46,6 @@ pub(super) fn rows(region: &Region, picks: bool) -> Nanos {
     if row < TRANSPOSED_ROW { (rows * row) as Nanos * TRANSPOSED } else { rows as Nanos * FOLDED_ROW }
 }
 
-/// Whether the memory of a kernel with folds goes along the rows more than along the folds.
-pub(super) fn goes_along_rows(region: &Region) -> bool {
-    let n_rows = region.rows.len();
-    let (Some(last_row), Some(last)) = (n_rows.checked_sub(1), (n_rows + region.inner.len()).checked_sub(1)) else {
-        return false;
-    };
-    // An index may lead anywhere, so elements that are gathered one by one are not the same one.
-    let smooth =
-        |walk: &Walk, at: usize| i64::from(walk.strides[at] == 1 || walk.strides[at] == 0 && walk.gather.is_none());
-    let score: i64 = region.loads.entities().map(|walk| smooth(walk, last) - smooth(walk, last_row)).sum();
-    region.has_folds() && last != last_row && score < 0
-}
-
 /// How long it takes to start rows and instructions in a fold:
 ///
 /// - along runs of rows, where memory goes along these and not along the fold. Machine code starts each run of each
@@ -70,8 +58,14 @@ pub(super) fn calls(region: &Region) -> Nanos {
     let (walks, along_rows) = (|| region.loads.entities(), goes_along_rows(region));
     let elements: usize = region.rows.iter().chain(&region.inner).product();
     let lanes: usize = region.rows[first_of_run(&region.rows, walks)..].iter().product();
-    if along_rows && lanes >= LEAST_LANES && is_one_sweep(region) {
-        return (elements / lanes) as Nanos * RUN;
+    let merged = merged_columns(region);
+    if along_rows && (lanes >= LEAST_LANES || merged.is_some()) {
+        let run = merged.map_or(lanes, |columns| MERGED * columns).max(1);
+        let sweeps = sweeps(region);
+        let n_inner: usize = region.inner.iter().product();
+        // One sweep is unrolled instead, if the fold is short.
+        let n_combined = if sweeps > 1 && n_inner <= MOST_UNROLLED { elements / n_inner.max(1) * PARTIALS } else { 0 };
+        return (elements / run * sweeps) as Nanos * RUN + n_combined as Nanos * COMBINED;
     }
     let at_indices = elements as Nanos * walks().filter(|walk| walk.gather.is_some()).count() as Nanos * GATHER;
     if !along_rows || lanes >= LONG_LANES {
@@ -119,21 +113,6 @@ fn is_one_matrix(region: &Region) -> bool {
     region.inner.len() == 1 && region.loads.entities().all(follows)
 }
 
-/// Whether no fold and no value per element follows a fold.
-fn is_one_sweep(region: &Region) -> bool {
-    let mut follows: SideTable<ValueId, bool> = SideTable::with_len(region.values.len(), || false);
-    for (id, value) in region.values.iter() {
-        follows[id] = match value {
-            Value::Fold(_, of) if follows[*of] => return false,
-            Value::Fold(..) => true,
-            Value::Body(_, args) => args.iter().any(|&arg| follows[arg]),
-            Value::Gather(_, index) => follows[*index],
-            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => false,
-        };
-    }
-    !region.outputs.iter().any(|(id, _)| region.is_full[*id] && follows[*id])
-}
-
 /// How long machine code takes to start a row in blocks of rows.
 const ROW_START: Nanos = 7.0;
 /// Rows of fewer elements are short.
@@ -143,7 +122,7 @@ const PLAIN_RUN: Nanos = 0.6;
 const GATHERED_RUN: Nanos = 5.0;
 /// How long machine code takes to start a row that is folded. Shorter rows are transposed, each element in this time.
 const FOLDED_ROW: Nanos = 5.0;
-const TRANSPOSED_ROW: usize = 16;
+pub(super) const TRANSPOSED_ROW: usize = 16;
 const TRANSPOSED: Nanos = 0.1;
 /// How long the vm takes to start an instruction along rows (`python/benches/torch_compile.py --functions --models
 /// "outer sums"`), and for an element at an index in a fold; and machine code to start a run of rows
@@ -151,12 +130,15 @@ const TRANSPOSED: Nanos = 0.1;
 const CALL: Nanos = 15.0;
 const GATHER: Nanos = 1.0;
 const RUN: Nanos = 2.0;
+/// The partial results of a row, and how long machine code takes to write one and to combine it with another.
+const PARTIALS: usize = 32;
+const COMBINED: Nanos = 0.1;
 /// How long machine code takes to combine the partial results of a fold of indices, for a run of few rows
 /// (`python/benches/torch_compile.py --other-functions --models viterbi`).
 const INDICES: Nanos = 400.0;
 /// Most elements of a fold that is unrolled: windows of 7 by 7 have 49.
 pub const MOST_UNROLLED: usize = 64;
-/// The inner elements that one instruction of the vm takes, if memory allows.
+/// The inner elements that run at a time, if memory allows.
 const MERGED: usize = 32;
 /// Runs of fewer rows do not fill vectors of machine code.
 const LEAST_LANES: usize = 16;
