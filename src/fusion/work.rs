@@ -3,7 +3,7 @@
 
 use super::weights;
 use crate::ir::scalar::{Body, Kind, Prim, Ty};
-use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Op, SideTable};
+use crate::ir::{Attr, Combine, DType, Graph, Meaning, NodeId, Op, SideTable};
 use std::collections::HashMap;
 use std::ops::Index;
 
@@ -111,6 +111,9 @@ fn of_fold(combine: Combine, dtype: DType) -> f64 {
 /// The additions that an element of 4 bytes counts as if it is gathered or transposed.
 const STRIDED: f64 = 10.0;
 
+/// What the work of a node depends on: its op, the dtypes of its result and first operand, and its attributes.
+type Key<'a> = (Op, DType, Option<DType>, &'a [Attr]);
+
 /// The work of one element of each node of a graph.
 #[derive(Debug)]
 pub struct NodeWork {
@@ -120,13 +123,14 @@ pub struct NodeWork {
 impl NodeWork {
     /// The work of every node of `graph`.
     pub fn of(graph: &Graph) -> NodeWork {
-        // An op costs about the same for all attributes, so its work is computed once per dtype.
-        let mut of_op: HashMap<(Op, DType, Option<DType>), Work> = HashMap::new();
+        // The work of an op is computed once per dtype and attributes: a power may be a product.
+        let mut of_op: HashMap<Key<'_>, Work> = HashMap::new();
         let mut of_node = SideTable::filled(graph, Work::default);
         for (id, node) in graph.nodes() {
             if let Some(op) = node.op() {
                 let from = node.args.first().map(|&arg| graph[arg].ty.dtype);
-                of_node[id] = *of_op.entry((op, node.ty.dtype, from)).or_insert_with(|| Work::of_element(graph, id));
+                of_node[id] =
+                    *of_op.entry((op, node.ty.dtype, from, &node.attrs)).or_insert_with(|| Work::of_element(graph, id));
             }
         }
         NodeWork { of_node }
