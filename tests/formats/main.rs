@@ -16,13 +16,16 @@ mod members;
 mod state;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder that is removed with what is in it.
+/// A folder of its own that is removed with what is in it.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("opfuse-formats-{}-{name}", std::process::id()));
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let (process, nth) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("opfuse-formats-{process}-{nth}-{name}"));
         std::fs::create_dir_all(&path).expect("a folder can be made");
         Folder(path)
     }
