@@ -10,11 +10,11 @@
 use super::code::Code;
 use super::launch::{LaunchShape, with_scratch};
 use super::merged_rows::Merged;
-use super::strip::{LINE_WORDS, Shape, Strip};
+use super::strip::{Shape, Strip};
 use super::strip_calls::StageCalls;
 use super::sweeps::{Folded, Partial, Piece, Stage, Sweeps, UNROLLED, swept_operands};
 use super::{Compile, Manner, gathers};
-use crate::codegen::geometry::{Class, Geometry, Lanes};
+use crate::codegen::geometry::{CACHE_LINE, Class, Geometry, Lanes};
 use crate::codegen::kernel::{FOLD_LANES, Kernel};
 use crate::codegen::launch::{Faults, Part, Pointers};
 use crate::codegen::vm::VmProgram;
@@ -147,8 +147,8 @@ impl AlongRows {
         let bytes = self.stages.iter().map(StageCode::partial_bytes).max().unwrap_or(0);
         let shape = Shape::new(&self.kernel, geometry, part, merged.as_ref(), (self.stages.len(), bytes));
         let n_words = shape.words(&self.values, merged.as_ref());
-        with_scratch(n_words + LINE_WORDS, |scratch| {
-            let skipped = scratch.as_ptr().align_offset(8 * LINE_WORDS).min(LINE_WORDS);
+        with_scratch(n_words + CACHE_LINE / 8, |scratch| {
+            let skipped = scratch.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE / 8);
             let start = scratch[skipped..].as_mut_ptr().cast::<u8>();
             let strip = Strip { shape, values: &self.values, merged: merged.as_ref(), start };
             let calls = |(nth, stage)| StageCalls::new(self, (nth, stage), &strip, geometry, pointers);

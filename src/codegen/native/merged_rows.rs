@@ -12,7 +12,7 @@
 
 use super::dense_copies::repeat;
 use super::launch::row_offset;
-use crate::codegen::geometry::Geometry;
+use crate::codegen::geometry::{CACHE_LINE, Geometry};
 use crate::codegen::kernel::{FOLD_LANES, Kernel, Level, Source};
 use crate::codegen::launch::Pointers;
 use smallvec::SmallVec;
@@ -22,8 +22,6 @@ use std::ops::Range;
 const MOST_COLUMNS: usize = 96;
 /// Most of those for which operands are copied.
 const MOST_COPIED: usize = 48;
-/// Words of a cache line, to which buffers are aligned.
-const LINE_WORDS: usize = 8;
 
 /// How the columns of a launch are merged with the elements of its folds.
 pub(super) struct Merged {
@@ -65,7 +63,7 @@ impl Merged {
 
     /// Bytes of one operand's copies.
     fn copied_bytes(&self, bytes: usize, rows: usize) -> usize {
-        (rows * FOLD_LANES * self.columns * bytes).next_multiple_of(8 * LINE_WORDS)
+        (rows * FOLD_LANES * self.columns * bytes).next_multiple_of(CACHE_LINE)
     }
 
     /// Words of the copies of all operands.

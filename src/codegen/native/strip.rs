@@ -12,7 +12,7 @@ use super::dense_copies::repeat;
 use super::merged_rows::Merged;
 use super::sweeps::Partial;
 use crate::codegen::fold;
-use crate::codegen::geometry::Geometry;
+use crate::codegen::geometry::{CACHE_LINE, Geometry};
 use crate::codegen::kernel::{FOLD_LANES, Kernel};
 use crate::codegen::launch::{Part, Pointers};
 use crate::ir::scalar::Ty;
@@ -33,8 +33,6 @@ const VECTOR: usize = 16;
 const SHARED_ELEMENTS: usize = 2048;
 /// Most rows of a strip.
 const MOST_ROWS: usize = 4096;
-/// Words of a cache line, the alignment of partial results.
-pub(super) const LINE_WORDS: usize = 8;
 /// Bytes of the largest element.
 const MOST_BYTES: usize = 8;
 
@@ -72,13 +70,13 @@ impl Shape {
         };
         let rows = (near / width.max(1)).min(SHARED_ELEMENTS / n_inner.max(1)).min(part.outer.len()).max(1);
         let partial_bytes = fold::levels(n_inner) * rows * FOLD_LANES * width * bytes;
-        Shape { rows, width, partial_bytes: partial_bytes.next_multiple_of(8 * LINE_WORDS) }
+        Shape { rows, width, partial_bytes: partial_bytes.next_multiple_of(CACHE_LINE) }
     }
 
     /// The elements of a buffer for one value per row, or for one per merged element.
     fn of_value(self, is_merged: bool) -> usize {
         let n = self.rows * self.width * if is_merged { FOLD_LANES } else { 1 };
-        n.next_multiple_of(8 * LINE_WORDS)
+        n.next_multiple_of(CACHE_LINE)
     }
 
     /// The words of all memory of a strip.
